@@ -1,8 +1,8 @@
 """Arguments that a port gets wrong, derived from the declarations of ops: named in Paddle's words, mended by what is written?
 
 `python examples/planted_arguments.py` calls each function of Paddle's that has the name of an op, with one argument left at another
-value than the original's; it prints what was not named, or not mended when what the finding writes is written. With `--table` it
-prints the table of docs/prove.md, a row for each family of ops.
+value than the original's, and each pair of `planted_lines.py`; it prints what was not named, or not mended when what the finding
+writes is written. With `--table` it prints the table of docs/prove.md, a row for each family of ops.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from __future__ import annotations
 import argparse
 import inspect
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+import planted_lines
 import torch
 
 import padiff_shim
@@ -157,7 +160,18 @@ def main() -> int:
         print("\n".join(table(answers)))
     named, mended = sum(answer.named for answer in answers), sum(answer.mended for answer in answers)
     print(f"wrong arguments: {named} of {len(answers)} named in Paddle's words, {mended} mended by what is written")
-    return int(not mended)
+    if options.ops or options.table:
+        return int(mended < len(answers))
+    wrong: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in planted_lines.LINES:
+            try:
+                planted_lines.steps_to_mend(name, Path(folder))
+            except ValueError as error:
+                wrong.append(str(error))
+    print(*wrong, sep="\n", end="\n" * bool(wrong))
+    print(f"wrong lines: {len(planted_lines.LINES) - len(wrong)} of {len(planted_lines.LINES)} mended by what is written")
+    return int(bool(wrong) or mended < len(answers))
 
 
 if __name__ == "__main__":

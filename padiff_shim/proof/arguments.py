@@ -48,6 +48,8 @@ class ApiCall:
         whole: the call of the layer of Paddle's in which it is one of several.
         symbol: of an operator, ``"*"``, of elements taken by an index ``"[]"``, else "".
         place: the code of the user's line, the instruction, and the line's number.
+        shape: of what the last op of it gives, in Paddle.
+        layers: of Paddle's, between it and the line: of several the line calls the outermost.
     """
 
     name: str
@@ -56,6 +58,8 @@ class ApiCall:
     whole: ApiCall | None = None
     symbol: str = ""
     place: tuple[CodeType, int, int] | None = None
+    shape: tuple[int, ...] | None = None
+    layers: int = 0
 
     @property
     def file(self) -> str:
@@ -79,10 +83,11 @@ _BETWEEN = ("paddle.nn.layer.layers", "paddle.utils.decorator_utils", "padiff_sh
 _CONTAINERS = "paddle.nn.layer.container"
 
 
-def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType | None, FrameType | None]:
+def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType | None, FrameType | None, int]:
     """The frames of the function of Paddle's that the port or a layer's forward calls, of the outermost such layer, of the line.
 
     None where the line calls the op itself, where the function is in no layer of Paddle's that has others, where no line calls it.
+    Last comes how many layers of Paddle's are between the function and the line.
     """
     frame, inside, layers = sys._getframe(2), list[FrameType](), list[FrameType]()
     while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
@@ -95,7 +100,7 @@ def frames_of_api(until: CodeType | None) -> tuple[FrameType | None, FrameType |
     function = next((frame for frame in public if _function_of(frame) is not None), None)
     wholes = (frame for frame in reversed(layers) if frame.f_globals.get("__name__") != _CONTAINERS)
     line = None if frame is None or frame.f_code is until else frame
-    return function, next((frame for frame in wholes if frame.f_locals["self"]._sub_layers), None), line
+    return function, next((frame for frame in wholes if frame.f_locals["self"]._sub_layers), None), line, len(layers)
 
 
 def _function_of(frame: FrameType) -> Callable[..., Any] | None:
@@ -125,7 +130,11 @@ def call_of_frame(frame: FrameType) -> ApiCall | None:
     except (KeyError, TypeError, ValueError):
         return None
     assert function is not None
-    return ApiCall(frame.f_code.co_name.strip("_"), function, {name: values[name] for name in bound.parameters})
+    called = {name: values[name] for name in bound.parameters}
+    if frame.f_code.co_name.endswith("_"):
+        written = next(iter(called))
+        function, called[written] = _beside(frame.f_code.co_name, function), copied(called[written])
+    return ApiCall(frame.f_code.co_name.strip("_"), function, called)
 
 
 def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]:
@@ -179,7 +188,7 @@ def _expression(code: CodeType, at: int, number: int) -> ast.expr | None:
 @functools.lru_cache(maxsize=64)
 def _calls_in(tree: ast.AST) -> dict[tuple[Any, ...], ast.expr]:
     """The calls and their like of a file, by where they lie."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.BinOp, ast.Subscript))]
+    nodes: list[Any] = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.BinOp, ast.Subscript, ast.AugAssign))]
     return {(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset): node for node in nodes}
 
 
@@ -203,6 +212,7 @@ OPERATORS = {
 
 def call_of_op(entry: Any, original: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> ApiCall | None:
     """The call of a function in C, or of an operator, that the port's line calls itself; None of writes and their like."""
+    args = [copied(args[0]), *args[1:]] if entry.inplace and args else args
     if ".__" in entry.target:
         name = entry.name.replace("div", "truediv") if entry.name in ("div", "rdiv") else entry.name
         reflected = name not in OPERATORS
@@ -212,12 +222,37 @@ def call_of_op(entry: Any, original: Callable[..., Any], args: Sequence[Any], kw
     parsed = [(aliases[0], default) for aliases, default in parse(entry.params)]
     arguments = {name: value for (name, _), value in zip(parsed, args)}
     arguments |= {name: kwargs.get(name, default) for name, default in parsed[len(args) :]}
-    return ApiCall(entry.name, original, arguments)
+    return ApiCall(entry.name, _beside(entry.name, original), arguments)
 
 
 def call_of_movement(name: str, args: Sequence[Any]) -> ApiCall | None:
-    """The call that takes elements by an index; None of other ops that move values, which functions of Paddle's call."""
+    """The call that takes or sets elements by an index; None of other ops that move values, which functions of Paddle's call."""
+    if "setitem" in name:
+        return ApiCall("setitem", _with_items, {"x": copied(args[0]), "item": args[1], "value": args[2]}, symbol="[]=")
     return ApiCall("getitem", operator.getitem, {"x": args[0], "item": args[1]}, symbol="[]") if "getitem" in name else None
+
+
+# ---- Calls that write an operand: tried on copies of what it held before.
+
+
+def copied(tensor: Any) -> Any:
+    with paused(), paddle.no_grad():
+        return tensor.clone() if type(tensor) in TENSOR_TYPES and tensor._is_initialized() else tensor
+
+
+def _with_items(x: Any, item: Any, value: Any) -> Any:
+    x = x.clone()
+    x[item] = value
+    return x
+
+
+def _beside(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that gives what another one writes into its first operand; of any other function itself."""
+    if getattr(function, "__name__", name)[-1:] != "_":
+        return function
+    modules = (paddle.nn.functional, paddle, paddle.Tensor)
+    on_copy = functools.wraps(function)(lambda x, *args, **kwargs: function(x.clone(), *args, **kwargs))
+    return next((getattr(module, name.strip("_")) for module in modules if hasattr(module, name.strip("_"))), on_copy)
 
 
 # ---- Other arguments, tried.
@@ -258,22 +293,23 @@ def write(call: ApiCall, changes: Mapping[str, Any]) -> str:
     >>> write(ApiCall("mul", operator.mul, {}, symbol="*"), {"y": 0.25})
     '* 0.25'
     """
-    if call.symbol == "[]":
-        return f"[{_shown_item(changes['item'])}]"
+    if call.symbol.startswith("[]"):
+        item = f"[{shown_item(changes['item'])}]" if "item" in changes else "[...]"
+        return f"{item} = {shown(changes['value']) if 'value' in changes else '...'}" if call.symbol == "[]=" else item
     if call.symbol:
         left, right = (shown(changes[name]) if name in changes else "" for name in ("x", "y"))
         return f"{left} {call.symbol} {right or '...'}".strip()
     return ", ".join(f"{name}={shown(value)}" for name, value in changes.items())
 
 
-def _shown_item(item: Any) -> str:
+def shown_item(item: Any) -> str:
     """An index as a program writes it in its brackets.
 
-    >>> _shown_item((slice(None), slice(1, None, 2), 0, ...))
+    >>> shown_item((slice(None), slice(1, None, 2), 0, ...))
     ':, 1::2, 0, ...'
     """
     if isinstance(item, tuple):
-        return ", ".join(map(_shown_item, item))
+        return ", ".join(map(shown_item, item))
     if not isinstance(item, slice):
         return "..." if item is ... else repr(item)
     start, stop, step = ("" if number is None else str(number) for number in (item.start, item.stop, item.step))

@@ -208,7 +208,7 @@ _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
 
 def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other: the first answer of these functions."""
-    for rule in (_of_tables, _of_kind, _of_indices, _of_names, _of_operands):
+    for rule in (_of_tables, _of_kind, _of_writes, _of_indices, _of_names, _of_operands):
         if (difference := rule(matching, original, port)) is not None:
             return difference
     return Cause.UNKNOWN, tr("{port} gives other values than {original}", port=port, original=original)
@@ -243,6 +243,17 @@ def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[
     if kind(original) == kind(port):
         return None
     return Cause.OTHER_OP, tr("{port} in place of {original}", port=port, original=original)
+
+
+def _of_writes(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
+    """Elements that are set in one tensor."""
+    if (
+        kind(original) != "written"
+        or original.name == port.name
+        or not matching.same(*(call.operands[0].value for call in (original, port)))
+    ):
+        return None
+    return Cause.OPERAND, tr("other elements are set, or to other values")
 
 
 def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
@@ -596,7 +607,7 @@ def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
     where = tr(": no gradient goes back there") if alone.backward else ""
     return tr(
         "the original calls {calls} here, the port does not{where}",
-        calls=", ".join(map(str, calls)),
+        calls=", ".join(map(str, calls[:1] if alone.name == "bernoulli" else calls)),  # a dropout's are one
         where=where,
     )
 
@@ -687,6 +698,9 @@ def explain(
     pairs = _from_the_first(matching, align(matching, original[:WINDOW], port[:WINDOW]), original, port)
     cause, text, pair = _cause(matching, pairs)
     mend = mend_for(matching, pairs)
+    if cause is Cause.CONSTANT and (ended := _ended(pair)) is not None:
+        text = tr("what is computed here has no gradient (a step, a comparison); in the original a gradient goes past it")
+        return CallDifference(Cause.GRAPH_ENDS, text, pair.original, ended, mend)
     if cause is Cause.MISSING and (pair.port is None or pair.port.backward):
         pair, mend = CallPair(pair.original, reader_of_missing(matching, pair, end)), mend or mend_of_end(end)
     elif cause is Cause.EXTRA and mend is None and not (pair.port and pair.port.backward):
@@ -696,6 +710,13 @@ def explain(
     if cause is Cause.ORDER:
         text, sites, written = _in_order(matching, text, sites, pair)
     return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, write=written)
+
+
+def _ended(pair: CallPair) -> TraceCall | None:
+    """The call that makes zeros of the gradient that a port's backward goes on with: that of a rounding, a sign."""
+    operands = pair.port.operands if pair.port is not None and pair.port.backward else []
+    makers = [operand.value.maker for operand in operands if not any(operand.value.ends[:2])]
+    return next((maker for maker in makers if maker is not None and maker.backward), None)
 
 
 Sites = tuple[CallSite, CallSite] | None

@@ -90,20 +90,43 @@ def resolved(node: ast.expr, names: Mapping[str, Any]) -> Any:
     return None
 
 
+def is_module(node: ast.expr, file: str) -> bool:
+    """Whether an expression names a module: by the file's names, or by those of a function that imports or assigns it."""
+    if inspect.ismodule(resolved(node, names_in(file))):
+        return True
+    return isinstance(node, ast.Name) and node.id in _modules_within(parsed(file), file)
+
+
+@functools.lru_cache(maxsize=64)
+def _modules_within(tree: ast.AST, file: str) -> set[str]:
+    """The names that import statements bind, anywhere in a file, and those that stand for another name of a module."""
+    nodes = list(ast.walk(tree))
+    imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assigns = [(node.targets[0], node.value) for node in nodes if isinstance(node, ast.Assign)]
+    named = {
+        target.id for target, value in assigns if isinstance(target, ast.Name) and inspect.ismodule(resolved(value, names_in(file)))
+    }
+    return {alias.asname or alias.name for node in imports for alias in node.names} | named
+
+
 def argument_node(call: ApiCall, name: str) -> ast.expr | None:
     """The expression of an argument of a call, or of a layer's; None where that is not known."""
     node = call.expression
     if isinstance(node, ast.BinOp) and call.symbol:
         return node.left if name == "x" else node.right
-    if isinstance(node, ast.Subscript) and call.symbol == "[]":
-        return node.value if name == "x" else node.slice
+    if isinstance(node, ast.AugAssign) and call.symbol:
+        return node.target if name == "x" else node.value
+    if isinstance(node, ast.Subscript) and call.symbol.startswith("[]"):
+        statement = _parents(call.file).get(node)
+        value = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+        return {"x": node.value, "item": node.slice, "value": value}[name]
     if not isinstance(node, ast.Call) or call.symbol or name not in call.arguments:
         return None
     if (named := next((keyword.value for keyword in node.keywords if keyword.arg == name), None)) is not None:
         return named
     values, func = list(node.args), node.func
     if isinstance(func, ast.Attribute) and func.attr.strip("_") == call.name:
-        values = values if inspect.ismodule(resolved(func.value, names_in(call.file))) else [func.value, *values]
+        values = values if is_module(func.value, call.file) else [func.value, *values]
     at = list(call.arguments).index(name)
     return values[at] if at < len(values) and not any(isinstance(value, ast.Starred) for value in values[: at + 1]) else None
 
@@ -189,12 +212,44 @@ class ValueSource(NamedTuple):
         return next((above for above in _above(self.node, _parents(self.file)) if isinstance(above, ast.FunctionDef)), None)
 
     def replaced_by(self, text: str) -> Rewrite:
-        """The change of the expression, in brackets within another."""
-        plain = (ast.Assign, ast.AnnAssign, ast.Return, ast.Call, ast.keyword, ast.Tuple, ast.List)
+        """The change of the expression, in brackets within another; what a statement writes gets a new value."""
+        written = _written_by(self.node, _parents(self.file).get(self.node), self.file)
+        if written is not None:
+            return Rewrite.of(self.file, [(self.node, f"{ast.unparse(written)} = {text}")])
+        plain = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Call, ast.keyword, ast.Tuple, ast.List, ast.Subscript)
         parent = _parents(self.file).get(self.node)
-        within = not isinstance(parent, plain) or (isinstance(parent, ast.Call) and parent.func is self.node)
+        within = not isinstance(parent, plain) or self.node in (getattr(parent, "func", None), getattr(parent, "value", None))
+        within = within and not isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.keyword))
         bare = isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant))
         return Rewrite.of(self.file, [(self.node, f"({text})" if within and not bare else text)])
+
+
+def operands_detached(file: str, line: int) -> Iterator[Rewrite]:
+    """A line with one of its operands detached."""
+    for node in ast.walk(parsed(file)):
+        inner: list[ast.expr] = []
+        if isinstance(node, ast.BinOp):
+            inner = [node.left, node.right]
+        elif isinstance(node, ast.Call):
+            inner = [*node.args, *(keyword.value for keyword in node.keywords)]
+            inner += [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        elif isinstance(node, (ast.Assign, ast.Return)) and node.value is not None:
+            inner = [node.value]
+        for part in inner if getattr(node, "lineno", 0) <= line <= (getattr(node, "end_lineno", 0) or 0) else ():
+            tensor = isinstance(part, (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.BinOp))
+            if tensor and not (is_module(part, file) or ast.unparse(part) == "self"):
+                text = ast.unparse(part)
+                yield Rewrite.of(file, [(part, f"({text}).detach()" if isinstance(part, ast.BinOp) else f"{text}.detach()")])
+
+
+def _written_by(node: ast.expr, parent: Any, file: str) -> ast.expr | None:
+    """What a statement of one expression writes: the target of ``h += x``, ``h`` of ``h.add_(x)`` and ``F.relu_(h)``."""
+    if isinstance(node, ast.AugAssign):
+        return node.target
+    func = node.func if isinstance(node, ast.Call) and isinstance(parent, ast.Expr) else None
+    if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute) or not func.attr.endswith("_"):
+        return None
+    return node.args[0] if node.args and is_module(func.value, file) else func.value
 
 
 def _parents(file: str) -> dict[ast.AST, Any]:

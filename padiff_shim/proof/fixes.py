@@ -21,11 +21,13 @@ import paddle
 from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from .arguments import parsed
+from .bits.source import PortNames, aliases
 from .expressions import Edit, Rewrite, extent, names_in, resolved
 from .findings import Cause, Fix, Mistake
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
 _ATTRIBUTE = re.compile(r"(?P<name>\w+)=\S+ against (?P<wanted>[\w.+-]+)")
+_LAYER = re.compile(r"paddle\.nn\.[A-Z]\w*\(")
 _BETWEEN_CALLS = frozenset({Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED})  # not within the layer
 
 
@@ -45,6 +47,8 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
         return constructor(place.layer, layers) if place and mistake.cause not in _BETWEEN_CALLS else None
     if place is None:
         return Fix(text)
+    if _LAYER.match(text) and (line := constructor(place.layer, layers, text)) is not None:
+        return replace(line, patch=_another_layer(line, type(layers[place.layer]), place.layer.rpartition(".")[2]))
     made = constructor(place.layer, layers, text) if _takes(layers.get(place.layer), text) else None
     if made is None and is_library(place.file):
         return Fix(text)
@@ -55,6 +59,18 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
         made_by = [call for call in calls if resolved(call.func, names) is type(layers[place.layer])]
         calls = calls if made and layers[place.layer]._forward_pre_hooks else made_by
     return replace(fix, patch=_patch(fix, calls, names))
+
+
+def _another_layer(line: Fix, made: type, place: str) -> Patch | None:
+    """The line with another layer; of several such layers the one at a place in a sequence. None where it makes others."""
+    names = names_in(line.file)
+    calls = [call for call in ast.walk(parsed(line.file)) if isinstance(call, ast.Call) and _covers(call, line.line)]
+    layers = [call for call in calls if resolved(call.func, names) is made]
+    if len(layers) > 1 and place.isdigit():
+        within = [call.args[int(place)] for call in calls if len(call.args) > int(place)]
+        layers = [call for call in layers if call in within]
+    tree = PortNames({}, aliases(names), set()).visit(ast.parse(line.text, mode="eval"))
+    return Rewrite.of(line.file, [(layers[0], ast.unparse(tree))]).patch() if len(layers) == 1 else None
 
 
 def _of_constructor(layer: paddle.nn.Layer | None, text: str) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import linecache
 import sys
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,13 +20,16 @@ from paddle.base.dygraph import base
 
 from ..dispatch.call_site import CallSite, call_site, is_library
 from ..measure.bits import same_bits
+from ..present.annotations import Patch
 from ..text import listed, tr, with_fields
 from ..trees import is_tensor
 from ..weights.mapping import Mapping
 from ..weights.tree import Slot
 from . import agreement
 from .agreement import RunOutcome
-from .findings import Cause, Mistake, ProgramPlace
+from .bits.source import in_place
+from .expressions import Rewrite, operands_detached
+from .findings import Cause, Fix, Mistake, ProgramPlace
 from .fixes import fix_of_detached, fix_of_training
 from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
@@ -181,6 +186,36 @@ def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differ
     finally:
         port.drawing = before
         port.forget_wide()
+
+
+def with_graphs_ended(mistakes: list[Mistake], original: TorchSide, port: PaddleSide, mapping: Mapping) -> list[Mistake]:
+    """The mistakes; of a graph that goes on with the operand to detach: each of its line is tried, in memory."""
+    going_on = [mistake for mistake in mistakes if mistake.cause is Cause.GRAPH_GOES_ON]
+    if not going_on or sys.version_info < (3, 11):
+        return mistakes
+    expected = original.run()
+    apart, ended, fix = _apart(mapping, expected, port.run()), going_on[0], None
+    for mistake in going_on:
+        place = mistake.paddle
+        for patch in map(Rewrite.patch, operands_detached(place.file, place.line)) if place else ():
+            after = _apart(mapping, expected, _run_with(port, patch)) if patch else apart
+            if after < apart and patch is not None:
+                apart, ended, fix = after, mistake, Fix(" ".join(patch.after.split()), patch.file, patch.line, patch=patch)
+    if fix is None:
+        return mistakes
+    rest = [mistake for mistake in mistakes if any(apart) or mistake is ended or mistake not in going_on]
+    return [replace(mistake, write=fix.text, fix=fix) if mistake is ended else mistake for mistake in rest]
+
+
+def _run_with(port: PaddleSide, patch: Patch) -> RunOutcome | None:
+    """A run with another line; None where the program does not run so."""
+    try:
+        with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}):
+            return port.run()
+    except Exception as error:  # whatever the changed line raises
+        if out_of_memory(error):
+            raise
+        return None
 
 
 def trained_otherwise(original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing) -> Iterator[Mistake]:

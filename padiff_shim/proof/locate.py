@@ -285,7 +285,8 @@ class _MistakeSearch:
         if difference is None:
             return None
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
-        evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys(), answering=answering)
+        training = self._sides[1].model.training
+        evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys(), training, answering=answering)
         return diagnosed([difference], evidence)[0]
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:

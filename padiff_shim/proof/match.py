@@ -413,6 +413,7 @@ def _shared(matching: Matching, call: TraceCall, other: TraceCall, *, computed: 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "addmv", "mv"})
 _MASKED = frozenset({"masked_fill", "where"})
 _LOOKUPS = frozenset({"embedding", "index", "index_select"})
+_WRITES = frozenset({"fill", "copy", "index_put", "setitem"})
 
 
 def kind(node: TraceCall) -> str:
@@ -425,6 +426,8 @@ def kind_of(name: str) -> str:
         return "masked"
     if name in _LOOKUPS:
         return "rows of a table"
+    if name in _WRITES:
+        return "written"
     return "product" if name in _PRODUCTS else name
 
 

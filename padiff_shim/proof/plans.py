@@ -30,7 +30,7 @@ from ..table.op import AUTOCAST
 from ..table.reasons import COMPLEX, NOT_DRAWN, StayNative
 from ..table.signature import REFUSALS
 from ..trees import leaves, mapped
-from .arguments import ApiCall, call_of_frame, call_of_movement, call_of_op, frames_of_api
+from .arguments import ApiCall, call_of_frame, call_of_movement, call_of_op, copied, frames_of_api
 from .trace import Capture, Onlooker
 
 _TORCHS_NAMES = {
@@ -41,6 +41,7 @@ _TORCHS_NAMES = {
 
 
 TORCHS = frozenset({"batch_norm", AUTOCAST})  # by Torch's definition in a proof
+VIEWS_IN_PLACE = frozenset({"flatten_", "reshape_", "squeeze_", "transpose_", "unsqueeze_"})  # they write no element
 
 
 class Defined(NamedTuple):
@@ -66,11 +67,13 @@ class OnTorch(Substituting):
         self._behind: tuple[FrameType | None, FrameType | None] = None, None  # see frames_of_api: of the last call of Paddle's API,
         self._api: ApiCall | None = None  # and the calls that they answer
         self._whole: ApiCall | None = None
+        self._calls: list[ApiCall] = []
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that moves values; where Paddle moves them itself, the capture gets to know."""
-        with self._answering(lambda: call_of_movement(name, args)):
+        with self._answering(lambda: call_of_movement(name, args)) as call, self._writing(name, args):
             result = super().exact(name, original, args, kwargs)
+            _note_shape(call, result)
         if self.capture is not None:
             with paused():
                 real = not any(_is_held(leaf) and leaf.dtype not in _REAL for _, leaf in leaves((result, args)))
@@ -82,6 +85,24 @@ class OnTorch(Substituting):
                 self._write_down(name, result, args, kwargs)
         return result
 
+    def _writing(self, name: str, args: tuple[Any, ...]) -> contextlib.AbstractContextManager[None]:
+        """Within it the capture gets to know of the elements that Paddle sets."""
+        target = self.target(name, args)
+        if not isinstance(self.capture, Capture) or name in VIEWS_IN_PLACE or not _is_held(target) or target.dtype not in FLOATS:
+            return contextlib.nullcontext()
+        self._copy_operands(target)
+        others = [leaf for _, leaf in leaves(args) if _is_held(leaf) and leaf is not target]
+        with paused():
+            sides = [to_torch(tensor.detach()) for tensor in (target, *others)]
+        return self.capture.writing(name.strip("_").replace("_dygraph", ""), sides[0], sides[1:])
+
+    def _copy_operands(self, target: Any) -> None:
+        """Keep what calls were given in memory that is about to be written."""
+        for call in self._calls:
+            for name, operand in call.arguments.items():
+                if type(operand) in TENSOR_TYPES and operand._is_initialized() and operand._is_shared_buffer_with(target):
+                    call.arguments[name] = copied(operand)
+
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call for Paddle's kernel; Torch's answers one of complex numbers, if it gives the same."""
         if why.why is COMPLEX and not door.entry.inplace:
@@ -90,8 +111,9 @@ class OnTorch(Substituting):
                 return result
         result = super().native(door, frame, why, args, kwargs)
         if self.capture is not None and not self._gives_back(door, result, args, kwargs):
-            with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)):
+            with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)) as call:
                 self._write_down(door.op.name, result, args, kwargs)
+                _note_shape(call, result)
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -144,35 +166,39 @@ class OnTorch(Substituting):
         """One call."""
         if _draws(door, values) or door.op.limits.wanting is not None:
             self.drawn.add(door.op.name)
+        if door.entry.inplace and self._calls and type(args[0]) in TENSOR_TYPES:
+            self._copy_operands(args[0])
         remarks: list[str] = frame.run.warnings  # type: ignore[attr-defined]  # a proof opens its modes with a run
         before = len(remarks)
-        with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)):
+        with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)) as call:
             result = super().call(door, frame, values, args, kwargs)
+            _note_shape(call, result)
         if door.op.definition is not None and len(remarks) > before:
             remark = remarks[before].removeprefix(f"{door.op.name}: ").removesuffix(BY_DEFINITION)
             self.defined.setdefault(door.op.name, Defined(remark, call_site(self.until), self.layer()))
         return result
 
     @contextlib.contextmanager
-    def _answering(self, without_function: Callable[[], ApiCall | None]) -> Iterator[None]:
+    def _answering(self, without_function: Callable[[], ApiCall | None]) -> Iterator[ApiCall | None]:
         """Within it the capture knows which call of Paddle's API is being answered; ``without_function``: that of the op itself."""
         capture = self.capture
         if not isinstance(capture, Capture) or capture.api is not None:
-            yield
+            yield None
             return
-        *behind, line = frames_of_api(self.until)
+        *behind, line, layers = frames_of_api(self.until)
         if behind[0] is None or behind[0] is not self._behind[0]:
             call = without_function() if behind[0] is None else call_of_frame(behind[0])
             if behind[1] is not self._behind[1]:
                 self._whole = None if behind[1] is None else call_of_frame(behind[1])
             if call is not None:
-                call.whole = self._whole
+                call.whole, call.layers = self._whole, layers
                 for made in filter(None, (call, call.whole)):
                     made.place = None if line is None else (line.f_code, line.f_lasti, line.f_lineno)
+                self._calls.append(call)
             self._behind, self._api = (behind[0], behind[1]), call
         capture.api = self._api
         try:
-            yield
+            yield self._api
         finally:
             capture.api = None
 
@@ -308,6 +334,11 @@ class GoingBack(Natively):
 
     def _begin(self, site: CallSite, _: Any) -> None:
         self.last = site
+
+
+def _note_shape(call: ApiCall | None, result: Any) -> None:
+    if call is not None and type(result) in TENSOR_TYPES:
+        call.shape = tuple(result.shape)
 
 
 def _is_held(leaf: Any) -> bool:

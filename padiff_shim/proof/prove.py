@@ -29,7 +29,7 @@ from .buffers import WITH_BUFFERS, began_apart, fill, hide_something, judge_buff
 from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
-from .graph_ends import mending_ends, trained_otherwise
+from .graph_ends import mending_ends, trained_otherwise, with_graphs_ended
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
 from .preconditions import (
@@ -502,7 +502,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         *trained_otherwise(original, port, mapping, differing),
         *otherwise,
         *ends,
-        *mistakes(differences_left, port.layers),
+        *with_graphs_ended(mistakes(differences_left, port.layers), original, port, mapping),
     ]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain

@@ -7,23 +7,17 @@ makes one mistake of all differences of a line, and of a setting.
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import functools
-import inspect
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-import paddle
 import torch
 
 from ..dispatch.call_site import CallSite
-from ..dispatch.frames import paused
-from ..frameworks.memory import TENSOR_TYPES, to_torch
 from ..text import fields_of, joined, tr, with_fields
-from .arguments import ApiCall, Constant, Name, OtherArguments, arguments_that_give, as_read, explained_by_arguments, shown, write
+from .arguments import ApiCall, Constant, Name, OtherArguments, as_read, explained_by_arguments, shown, shown_item, write
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -32,45 +26,13 @@ from .causes import (
     advice_on_missing,
     unlike_attributes,
 )
-from .expressions import (
-    Rewrite,
-    ValueSource,
-    argument_node,
-    argument_source,
-    both,
-    exchanged_source,
-    reordered_source,
-    source_of_value,
-    with_arguments,
-)
+from .expressions import argument_source, both, exchanged_source, reordered_source, with_arguments
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .match import Matching, depends_on, kind
-from .plans import Defined
-from .trace import Key, Model, Trace, TraceCall, Value, numbers
+from .rewrites import Evidence, layer_of, rewrite_of, same_numbers
+from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What rules look at beside the differences.
-
-    Attributes:
-        original, port: the calls of both runs.
-        matching: which values of both runs agree, while the search goes on; None when it is over, and the numbers are gone.
-        mended: the calls of the port that go on with the original's values.
-        tied: whether a weight is one tensor in one program and several in the other.
-        defined: ops that Paddle defines differently from Torch for their operands, by name.
-        answering: opens what the port's calls run in, while the search goes on.
-    """
-
-    original: Trace = field(default_factory=Trace)
-    port: Trace = field(default_factory=Trace)
-    matching: Matching | None = None
-    mended: Collection[Key] = ()
-    tied: bool = False
-    defined: Mapping[str, Defined] = field(default_factory=dict)
-    answering: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
 
 
 class DiagnosisRule(NamedTuple):
@@ -167,7 +129,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
 
     with evidence.answering():
         for api, nodes in _calls_of_api(difference, evidence):
-            if api.symbol and difference.cause in _OF_CALLS:
+            if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:
                 continue
             own = [value for node in nodes for value in node.results]
             within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
@@ -189,8 +151,8 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                 partners = [value for value in lacking if matching.same(value, made)]
                 if any(matching.in_order(value, value.tensor, result) for value in partners):
                     return True
-                moved = any(_alike(value.sorted, made.sorted) for value in own)
-                return (bool(partners) and not moved) or any(_alike(tensor, result) for tensor in mended)
+                moved = any(same_numbers(value.sorted, made.sorted) for value in own)
+                return (bool(partners) and not moved) or any(same_numbers(tensor, result) for tensor in mended)
 
             causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
             answer = explained_by_arguments(api, nodes, original, beside, wanted, **causes)
@@ -198,6 +160,8 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                 answer = explained_by_arguments(
                     api, nodes, original, beside, functools.partial(wanted, lacking=[*lacking, *hidden]), **causes
                 )
+            if answer is not None and evidence.training and difference.cause in _OF_CALLS and answer.changes == {"training": False}:
+                return differences  # a dropout too many, or elsewhere
             if answer is not None and all(_is_written(api, *change) for change in answer.changes.items()):
                 return [*differences[:-1], _of_arguments(difference, answer, nodes)]
     return differences
@@ -325,138 +289,13 @@ _MASKED = 1e3  # a score that no softmax sees
 
 
 def other_expressions(differences: Differences, evidence: Evidence) -> Differences:
-    """Says of a call that is missing or too much, or that reads another value, how the port's line would have it."""
+    """Says how the port's line would have it, in its own expressions."""
     difference = differences[-1]
-    rewritten = _EXPRESSIONS.get(difference.cause)
-    if evidence.matching is None or rewritten is None or difference.write or difference.backward:
+    if evidence.matching is None or evidence.answering is None or difference.write or difference.rewrite or difference.backward:
         return differences
-    return [*differences[:-1], replace(difference, rewrite=rewritten(difference, evidence))]
-
-
-def _with_missing(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The operand of a missing call, within that call: where it is made, or where the one call that lacks it reads it."""
-    missing, reader, matching = difference.original, difference.port, evidence.matching
-    if missing is None or matching is None:
-        return None
-    values = [matching.of_first.get(operand.value) for operand in missing.operands]
-    for at, (operand, value) in enumerate(zip(missing.operands, values)):
-        if value is None:
-            continue
-        sources = []
-        if all(other is missing or other.backward for other in operand.value.readers):
-            sources.append(source_of_value(value))
-        if reader is not None and reader.api is not None:
-            node = argument_node(reader.api, _argument_of(reader.api, value))
-            sources.append(None if node is None else ValueSource(reader.api.file, node, ""))
-        for source in filter(None, sources):
-            others = [_name_of(other, evidence, source) for other in values[:at] + values[at + 1 :]]
-            if text := _called(missing, ast.unparse(source.node), others, value, evidence):
-                return source.replaced_by(text)
-    return None
-
-
-def _called(missing: TraceCall, operand: str, others: Sequence[str], value: Value, evidence: Evidence) -> str:
-    """A call of Paddle's that computes what a call of Torch's does, as text; "" where none is known."""
-    symbol, number = _SYMBOLS.get(missing.name), missing.attributes.get("other", missing.attributes.get("exponent"))
-    if symbol and missing.attributes.get("alpha", 1) == 1 and all(others):
-        second = others[0] if others else shown(as_read(number)) if isinstance(number, (int, float)) else ""
-        first = ast.unparse(ast.parse(f"({operand}) {symbol} _", mode="eval"))
-        return f"{first[:-1]}{second}" if second else ""
-    if others or evidence.answering is None:
-        return ""
-    for module in (paddle.nn.functional, paddle):
-        function = getattr(module, missing.function, None)
-        if not inspect.isfunction(function):
-            continue
-        parameters = list(inspect.signature(function).parameters.values())
-        with paused():
-            tensor = paddle.to_tensor(value.tensor.detach().numpy().reshape(missing.operands[0].tensor.shape))
-        arguments = {parameter.name: parameter.default for parameter in parameters} | {parameters[0].name: tensor}
-        with evidence.answering():
-            call = ApiCall(missing.function, function, arguments)
-            changes = arguments_that_give(call, missing, lambda result: _alike(missing.result.tensor, result))
-        if changes is not None:
-            words = write(call, changes)
-            return f"{module.__name__}.{missing.function}({operand}{words and ', '}{words})"
-    return ""
-
-
-_SYMBOLS = {"mul": "*", "add": "+", "sub": "-", "div": "/", "pow": "**"}
-
-
-def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The operand of a call that is too much, in its place."""
-    extra, matching = difference.port, evidence.matching
-    if extra is None or extra.api is None or matching is None:
-        return None
-    node = extra.api.expression
-    beside = [call.name for call in evidence.port.nodes if call.api and call.api.place == extra.api.place and not call.backward]
-    wanted = [operand.value for operand in difference.original.operands] if difference.original else []
-    operands = [operand.value for operand in extra.operands if operand.value.node is not None or operand.value.label]
-    read = [value for value in operands if matching.of_second.get(value) in wanted] or operands
-    text = argument_source(extra.api, _argument_of(extra.api, read[0])) if len(read) == 1 and len({*beside}) == 1 else None
-    return ValueSource(extra.api.file, node, "").replaced_by(text) if node is not None and text else None
-
-
-def _with_another(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The value that a call should read, as its function has it, in the place of another."""
-    port, matching = difference.port, evidence.matching
-    if difference.taken is None or port is None or port.api is None or matching is None:
-        return None
-    wanted, own = matching.of_first.get(difference.taken[0]), _read_instead(port, difference.taken[1], matching)
-    node = None if own is None else argument_node(port.api, _argument_of(port.api, own))
-    source = None if node is None else ValueSource(port.api.file, node, "")
-    text = _name_of(wanted, evidence, source) if source else ""
-    return source.replaced_by(text) if source and text else None
-
-
-def _with_another_layer(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The layer whose weights a call should read, beside the one that is called."""
-    port, matching = difference.port, evidence.matching
-    if difference.taken is None or port is None or port.api is None or matching is None:
-        return None
-    wanted, own = matching.of_first.get(difference.taken[0]), _read_instead(port, difference.taken[1], matching)
-    node = port.api.expression
-    if wanted is None or own is None or not isinstance(node, ast.Call):
-        return None
-    here, there = (value.label.rpartition(".")[0].rpartition(".") for value in (own, wanted))
-    alike = here[0] == there[0] and ast.unparse(node.func) == f"self.{here[2]}" and there[2]
-    return Rewrite.of(port.api.file, [(node.func, f"self.{there[2]}")]) if alike else None
-
-
-def _read_instead(port: TraceCall, value: Value, matching: Matching) -> Value | None:
-    """What a call of the port reads that is a value of the original's."""
-    return next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is value), None)
-
-
-_EXPRESSIONS: dict[Cause, Callable[[CallDifference, Evidence], Rewrite | None]] = {
-    Cause.MISSING: _with_missing,
-    Cause.EXTRA: _without_extra,
-    Cause.OPERAND: _with_another,
-    Cause.WEIGHT: _with_another_layer,
-}
-
-
-def _argument_of(call: ApiCall, value: Value) -> str:
-    """The name of the argument with the elements of a value; "" if none has."""
-    with paused():
-        tensors = [(name, Value(to_torch(own.detach()))) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
-    return next((name for name, own in tensors if own.count == value.count and _alike(own.sorted, value.sorted)), "")
-
-
-def _name_of(value: Value | None, evidence: Evidence, place: ValueSource) -> str:
-    """The text by which a function has a value: where it is made, or where another call reads it; "" where that is not known."""
-    if value is None:
-        return ""
-    source = source_of_value(value)
-    if source and source.name and source.function is place.function:
-        made_there = source.name.isidentifier() and (source.node.end_lineno or 0) >= place.node.lineno
-        return "" if made_there else source.name
-    for api in (reader.api for reader in value.readers if reader.api is not None and not reader.backward):
-        node = argument_node(api, _argument_of(api, value))
-        if isinstance(node, ast.Name) and ValueSource(api.file, node, "").function is place.function:
-            return node.id
-    return ""
+    if difference.cause in (Cause.OTHER_OP, Cause.MISSING) and (layer := layer_of(difference, evidence)):
+        return [*differences[:-1], replace(difference, write=layer)]
+    return [*differences[:-1], replace(difference, rewrite=rewrite_of(difference, evidence))]
 
 
 def _is_plain(value: Value) -> bool:
@@ -467,10 +306,6 @@ def _is_plain(value: Value) -> bool:
 def _is_one(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are one, in one shape or another."""
     return tensor.numel() == other.numel() and tensor.data_ptr() == other.data_ptr()
-
-
-def _alike(tensor: torch.Tensor, result: torch.Tensor) -> bool:
-    return tensor.numel() == result.numel() and torch.allclose(numbers(tensor), numbers(result), 1e-9, 1e-12, equal_nan=True)
 
 
 def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[ApiCall, list[TraceCall]]]:
@@ -535,8 +370,8 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
 
 def _texts(call: ApiCall, changes: Mapping[str, Any]) -> dict[str, str]:
     """An operator's operands, or an index, as a program writes them; none of a function, whose arguments have names."""
-    if call.symbol == "[]":
-        return {"item": write(call, changes)[1:-1]}
+    if call.symbol.startswith("[]"):
+        return {name: shown_item(value) if name == "item" else shown(value) for name, value in changes.items()}
     return {name: shown(value) for name, value in changes.items()} if call.symbol else {}
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import linecache
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import torch
 
 from ..dispatch.call_site import CallSite, call_site, is_library
 from ..frameworks.torch_state import LooksOn
-from ..torch_versions import current_node, last_node_number
+from ..torch_versions import current_node, last_node_number, without_modes
 
 # Objects of either framework; neither ships usable types.
 Tensor = Any  # a paddle.Tensor or a torch.Tensor
@@ -57,6 +58,7 @@ NO_ATTRIBUTES = frozenset({
 })  # fmt: skip
 
 
+_SETS = frozenset({"fill", "copy", "zero"})  # they read nothing of what they write
 _RUNNING = ("running_mean", "running_var")  # written in a training's forward, though no schema says so
 
 
@@ -96,14 +98,16 @@ class Value:
         tensor: the elements that it had; two programs may lay them out in different shapes.
         count: how many numbers it holds; a complex element is two.
         readers: the calls that read it.
+        maker: of a constant that a call makes of nothing else: that call, which is none of the trace.
     """
 
-    __slots__ = ("_ends", "_sorted", "count", "label", "node", "readers", "tensor")
+    __slots__ = ("_ends", "_sorted", "count", "label", "maker", "node", "readers", "tensor")
 
     def __init__(self, tensor: torch.Tensor, node: TraceCall | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
         self.count = _count(tensor)
         self.readers: list[TraceCall] = []  # the calls that read it
+        self.maker: TraceCall | None = None
         self._ends: tuple[float, float, float] | None = None
         self._sorted: torch.Tensor | None = None
 
@@ -210,6 +214,8 @@ def in_api(name: str, attributes: Mapping[str, Any], line: str = "") -> str:
 
 def described(name: str, attributes: Mapping[str, Any], line: str = "") -> str:
     """A call with its attributes in one line, as users of Torch write it."""
+    if name == "bernoulli" and "p" in attributes and name not in line:
+        name, attributes = "native_dropout", {"p": round(1.0 - attributes["p"], 12)}
     words = {"group": "num_groups"} if name == "native_group_norm" else {}
     known = {key: value for key, value in attributes.items() if key not in _OF_OPERATORS and (key, value) not in _DEFAULTS}
     shown = ", ".join(f"{words.get(key, key)}={value!r}" for key, value in known.items())
@@ -455,10 +461,7 @@ class Capture(WithTables):
         written = [tensor for _, value, writes in arguments if writes for tensor in tensors_in(value)]
         if shape.base in SAME and len(written) == 1:
             return self._turned(shape.base, operands[0], written[0], arguments, lambda: function(*args, **kwargs))
-        wholes = [whole for whole in map(self._whole, written) if whole is not None]
-        operands += [TraceOperand("into", self._value(whole), whole, ()) for whole in wholes]
-        for tensor in written:
-            self._keep(tensor)
+        operands, wholes = self._before_write(shape.base, operands, written)
         result = function(*args, **kwargs)
         results = tensors_in(result)
         if self._parts and FUSED_ATTENTION in shape.base and backward_node() is None:
@@ -471,8 +474,23 @@ class Capture(WithTables):
             self._ways[id(results[0])] = self._way_to(results[0], shape.base, operands[0], arguments)
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
-            self._note(shape.base, arguments, operands, [*(results or written), *wholes], updated)
+            self._note(shape.base, arguments, operands, [*wholes, *(results or written)], updated)
         return result
+
+    def _before_write(
+        self, name: str, operands: list[TraceOperand], written: Sequence[torch.Tensor]
+    ) -> tuple[list[TraceOperand], list[torch.Tensor]]:
+        """The operands of a call as they are before it writes, with the tensors of which it writes a part; and these tensors."""
+        wholes = [whole for whole in map(self._whole, written) if whole is not None]
+        if wholes and name in _SETS:
+            operands = operands[1:]
+        operands = [*(TraceOperand("into", self._value(whole), whole, ()) for whole in wholes), *operands]
+        addresses = {_address(tensor) for tensor in written}
+        before = [operand._replace(tensor=operand.tensor.detach().clone()) for operand in operands]
+        operands = [old if _address(operand.tensor) in addresses else operand for operand, old in zip(operands, before)]
+        for tensor in written:
+            self._keep(tensor)
+        return operands, wholes
 
     def _way_to(
         self, result: torch.Tensor, name: str, operand: TraceOperand, arguments: Sequence[tuple[str, Any, bool]]
@@ -596,8 +614,12 @@ class Capture(WithTables):
             operands = [operand for operand in operands if operand not in numbers]
         moves = name in MOVES
         if name in CREATES or _is_constant(operands, results):
-            for tensor in results:
-                self._constant(tensor, described(name, attributes))
+            site, layer, backward = (call_site(self._until), "", False) if backward_node() is None else self._where()
+            key = Key(name, site, layer, 0)
+            maker = TraceCall(-1, key, name, attributes, operands, site, layer, moves, view=False, backward=backward)
+            maker.results = [self._constant(tensor, described(name, attributes)) for tensor in results]
+            for value in maker.results:
+                value.maker = maker
             return
         site, layer, backward = self._where()
         shared = {_address(tensor) for _, value, _ in arguments for tensor in tensors_in(value)}
@@ -660,6 +682,21 @@ class Capture(WithTables):
                 self._ways[id(tensor)] = self._ways.get(id(moved), ())
                 return self._is(tensor, source)
         return self._constant(tensor, self._names.get(tensor.data_ptr(), ""))
+
+    @contextlib.contextmanager
+    def writing(self, name: str, target: torch.Tensor, others: Sequence[torch.Tensor]) -> Iterator[None]:
+        """Within it a kernel of Paddle's may write a tensor: a call as if Torch's had, if none of Torch's does."""
+        value, before = self._value(target), target.detach().clone()
+        sides = [self._operand("self", target), *(self._operand("values", tensor) for tensor in others)]
+        yield
+        if self._value(target) is not value or _equal(before, target):
+            return
+        written = target.detach().clone()
+        with without_modes():
+            target.copy_(before)
+            operands, wholes = self._before_write(name, sides, [target])
+            target.copy_(written)
+        self._note(name, [], operands, [*wholes, target], [])
 
     def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
         """See :class:`LooksOn`."""

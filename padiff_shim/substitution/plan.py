@@ -209,6 +209,12 @@ class Substituting:
             return amp.recast(name, functools.partial(self._exact, name, original), args, kwargs)
         return self._exact(name, original, args, kwargs)
 
+    @staticmethod
+    def target(name: str, args: tuple[Any, ...]) -> Any:
+        """What a call that moves values writes; None where it writes nothing."""
+        place = islands.WRITES.get(name, len(args))
+        return args[place] if place < len(args) else None
+
     def _exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if not self.lends:
             return self._moved(name, original, *args, **kwargs)

@@ -11,6 +11,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
 demo = importlib.import_module("demo_prove")
 training = importlib.import_module("demo_prove_training")
 arguments = importlib.import_module("planted_arguments")
+lines = importlib.import_module("planted_lines")
 PLANTS = {f"{plant.op.name}-{plant.argument}": plant for plant in arguments.plants()}
 
 
@@ -40,6 +41,13 @@ def test_what_is_written_for_a_wrong_argument_mends_it(name):
     answer = arguments.answered(PLANTS[name])
     assert answer is not None
     assert answer.mended, answer
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("undone")
+@pytest.mark.parametrize("name", lines.LINES)
+def test_what_is_written_for_wrong_lines_mends_them(name, tmp_path):
+    assert lines.steps_to_mend(name, tmp_path)
 
 
 def test_the_page_has_a_row_for_each_family_with_every_argument():

@@ -110,7 +110,7 @@ def test_what_reads_a_missing_scale_is_wrong_beside_it():
     proof = attention("no scale", "mask", "axis")
     assert {(mistake.cause, mistake.write) for mistake in proof.mistakes} == {
         (Cause.MISSING, "scores = paddle.matmul(heads, heads, transpose_y=True) / 2"),
-        (Cause.CONSTANT, ""),
+        (Cause.CONSTANT, "scores = paddle.masked_fill(scores, (mask != 0) == 0, -1000000000.0)"),
         (Cause.ATTRIBUTE, "axis=-1"),
     }, str(proof)
 

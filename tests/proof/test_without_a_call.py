@@ -282,7 +282,9 @@ def test_what_else_a_loss_is_given_otherwise_is_not_hidden():
         lambda x, y: torch.nn.functional.cross_entropy(torch.relu(x), y, label_smoothing=0.1, reduction="sum"),
     )
     proof = prove(*pair(port, original, first=("Linear", 3, 3)), (numbers(6, 3), np.array([0, 2, 1, 1, 0, 2])))
-    assert {mistake.write for mistake in proof.mistakes} == {"", "label_smoothing=0.1, reduction='sum'"}, str(proof)
+    written = [mistake.write for mistake in proof.mistakes]
+    assert "label_smoothing=0.1, reduction='sum'" in written, str(proof)
+    assert any("nn.functional.relu(x), y" in text for text in written)
     assert any("gelu" in mistake.text for mistake in proof.mistakes)
 
 

@@ -19,6 +19,7 @@ from ...text import listed, many, tr
 from ...trees import elements
 from ...weights.mapping import Mapping as Weights
 from ..aligned import AlignedProof
+from ..arguments import shown
 from ..causes import Cause
 from ..expressions import Rewrite, both
 from ..findings import ProgramPlace, ProofVerdict
@@ -32,7 +33,7 @@ from .following import call_number, plain_layer
 from .origins import OriginGroup, cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow, patched
 from .search import Origin, OriginSearch, unfollowed
-from .source import text_of, written_number
+from .source import text_of
 from .updates import PaddleUpdates, update_sides, with_paddles_own
 
 LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
@@ -140,7 +141,7 @@ def _names(search: OriginSearch, change: Any) -> tuple[tuple[str, str], ...]:
     for name, value in change.candidates[0].operands.items():
         number = makers.get(value) if isinstance(value, ValueId) else None
         if not isinstance(value, ValueId):
-            names.append((name, written_number(value)))
+            names.append((name, shown(value)))
         elif number is not None:
             place = search.places[number]
             text = text_of(place.span) if place.span is not None else search.calls[number].op

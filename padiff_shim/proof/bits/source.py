@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import paddle
 
 from ...dispatch.call_site import is_library
+from ..arguments import shown
 from ..expressions import Edit, Rewrite, extent
 from .calls import ValueId
 
@@ -183,7 +184,7 @@ def patch(
             before.append(f"{fresh} = {text}")
             text = fresh
         texts[name] = text
-    renamed = _PortNames(texts, _aliases(span.names), used)
+    renamed = PortNames(texts, aliases(span.names), used)
     for line in body[:-1]:
         before += ast.unparse(ast.fix_missing_locations(renamed.visit(line))).splitlines()
     last = body[-1]
@@ -261,7 +262,7 @@ def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None
     name = next((text for text, known in span.variables.items() if known == value and text.isidentifier()), None)
     if statement is None or name is None or not source.is_alone(statement):
         return None
-    made = _PortNames({"x": name}, _aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
+    made = PortNames({"x": name}, aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
     return Rewrite(span.file, frozenset([source.line_before(statement, f"{name} = {ast.unparse(made)}")]))
 
 
@@ -368,9 +369,9 @@ class _Source:
         """How an operand is written there: a variable, or a part of the expression."""
         if not isinstance(value, ValueId):
             if float(value).is_integer():
-                return written_number(value)  # which a counter may be by chance
+                return shown(value)  # which a counter may be by chance
             names = [span.numbers, *(made.numbers for made, _ in _before(span, spans))]
-            return next((text for each in names for text, number in each.items() if number == value), written_number(value))
+            return next((text for each in names for text, number in each.items() if number == value), shown(value))
         for text, known in reversed(list(span.variables.items())):
             if known == value:
                 return text
@@ -453,17 +454,6 @@ def _at(tree: ast.AST, span: Span) -> ast.expr | None:
     return None
 
 
-def written_number(value: float) -> str:
-    """A number as people write it: the root of a whole one as a power."""
-    square = round(value * value) if math.isfinite(value) else 0
-    if square > 0 and not float(value).is_integer() and math.sqrt(square) == value:
-        return f"{square} ** 0.5" if square**0.5 == value else f"math.sqrt({square})"
-    inverse = round(1 / (value * value)) if math.isfinite(value) and abs(value) > 1e-3 else 0
-    if inverse > 1 and inverse**-0.5 == value:
-        return f"{inverse} ** -0.5"
-    return repr(int(value)) if float(value).is_integer() and abs(value) < 1e6 else repr(value)
-
-
 def _is_plain(text: str) -> bool:
     """Whether a text is a chain of attributes, or a number."""
     return all(isinstance(node, _PLAIN) for node in ast.walk(ast.parse(text, mode="eval")))
@@ -475,7 +465,7 @@ def _fresh(name: str, used: set[str]) -> str:
     return fresh
 
 
-def _aliases(names: Mapping[str, Any]) -> dict[str, str]:
+def aliases(names: Mapping[str, Any]) -> dict[str, str]:
     """How a module calls Paddle, its functional module, and ``math``."""
     wanted = {"paddle": paddle, "F": paddle.nn.functional, "math": math}
     aliases = {word: next((name for name, held in names.items() if held is module), "") for word, module in wanted.items()}
@@ -483,7 +473,7 @@ def _aliases(names: Mapping[str, Any]) -> dict[str, str]:
     return {"paddle": root, "F": aliases["F"] or f"{root}.nn.functional", "math": aliases["math"] or "__import__('math')"}
 
 
-class _PortNames(ast.NodeTransformer):
+class PortNames(ast.NodeTransformer):
     """A spelling in the words of a function: operands as they are written there, and fresh names for its own variables."""
 
     def __init__(self, texts: Mapping[str, str], aliases: Mapping[str, str], used: set[str]) -> None:
@@ -503,8 +493,6 @@ class _PortNames(ast.NodeTransformer):
         text = self._texts.get(node.id)
         if text is None:
             return node
-        if "math.sqrt" in text:
-            text = text.replace("math", self._aliases["math"])
         made = ast.parse(text, mode="eval").body
         if isinstance(made, ast.Name):
             return ast.Name(made.id, node.ctx)

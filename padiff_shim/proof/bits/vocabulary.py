@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import types
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -130,7 +131,8 @@ class Phrase:
         if name is not None:
             shapes = [other.value.tensor.shape, *(step.shape for step in other.way)]
             shape = shapes[max(len(shapes) - 1 - len(operand.way), 0)]  # as it came, before the formula's own steps
-            shaped = other._replace(tensor=other.value.tensor.reshape(shape)) if operand.way else other
+            whole = operand.way and other.value.tensor.numel() == math.prod(shape)  # not one that is repeated
+            shaped = other._replace(tensor=other.value.tensor.reshape(shape)) if whole else other
             return match.operands.setdefault(name, [(call, shaped)])[0][1].value is other.value
         maker, its = operand.value.node, other.value.node
         if maker is None or its is None:
