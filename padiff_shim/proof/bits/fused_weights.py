@@ -49,9 +49,10 @@ class FusedRows(NamedTuple):
         parts = []
         for pair in pairs:
             slot, steps = pair.paddle_slot, pair.paddle_slot.steps
-            kinds = [(step.kind, step.axis) for step in steps]
-            if slot.weight is None or (len(slot.weight.shape) == 2 and slot.layout != TRANSPOSED):
+            if slot.weight is None:
                 return None
+            axis = 0 if slot.layout == TRANSPOSED else len(slot.weight.shape) - 1  # Paddle's matrices are [in, out]
+            kinds = [(step.kind, step.axis - axis) for step in steps]
             if kinds == [("narrow", 0)]:
                 parts.append((1, slot.weight.shape[-1], *steps[0].numbers))
             elif kinds == [("unflatten", 0), ("narrow", 1)]:
