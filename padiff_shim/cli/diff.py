@@ -24,7 +24,7 @@ Examples:
   padiff-shim diff cpu gpu --rtol 1e-5
   padiff-shim diff before after --html difference.html
   # for a pull request
-  padiff-shim diff before after --markdown -
+  padiff-shim diff before after --report align.md
   # rank 0 of the first against rank 3 of the second
   padiff-shim diff one all --ranks 0,3
   # all ranks of the first, put together, against the second
@@ -56,6 +56,9 @@ Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be comp
 @output.format_options
 @click.option("--html", type=output.PAGE, help="Write the page.")
 @click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
+@click.option(
+    "--report", type=output.TEXT, help="Write the pull request's Markdown, with hashes of what was computed; - is standard output."
+)
 @click.option("--json", "data", type=output.TEXT, help="Write everything found as JSON; - is standard output.")
 def command(
     first: str,
@@ -65,13 +68,15 @@ def command(
     ranks: str | None,
     shards: str | None,
     names: str | None,
+    report: str | None,
     **files: Any,
 ) -> int:
     """Compare two runs that padiff_shim.record() recorded: machines, devices, versions, commits, Paddle and Torch. Says where
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
     difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=_names(names))
-    if not output.answer(difference, **files, always=False):
+    output.write_markdown(report, difference.report())
+    if not output.answer(difference, **files, always=False, piped=report == "-"):
         click.echo("\n".join(map(str, (difference.answer, *difference.untested()))))
     return FINE if difference else NO
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from ..present.annotations import Finding
+from ..recording.tensors import md5
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from . import agreement
@@ -20,7 +21,6 @@ from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
 from .pages import Proven
 from .programs import PaddleSide, TorchSide
-from .provenance import md5
 from .updates import Recipe
 
 

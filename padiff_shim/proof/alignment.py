@@ -16,13 +16,15 @@ from ..frameworks import settings
 from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
+from ..recording.provenance import configuration, origin, weights_of
+from ..recording.tensors import md5
+from ..runs.run import command
 from ..text import joined, many, tr
 from ..trees import as_array
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
 from .programs import PaddleSide, named_tensors
-from .provenance import command, configuration, md5, origin, weights_of
 
 
 class AlignmentVerdict(str, Enum):

@@ -201,7 +201,7 @@ def _begun(
 ) -> Difference:
     """What is known before the first tensor is read."""
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(runs[0].framework, runs[1].framework), most=most)
-    difference.environments = (runs[0].header.get("environment") or {}, runs[1].header.get("environment") or {})
+    difference.headers = runs[0].header, runs[1].header
     difference.surroundings = _surroundings(*runs)
     _find_beginning(both, difference)
     return difference

@@ -17,6 +17,7 @@ from ..runlog.events import IN_STEP, NAMED
 from . import pages
 from .alignment import apart, by_figures, repeated
 from .call_origins import CallOrigins, origins_as_dict
+from .report import RunsReport
 from .settings import ComparedSettings
 from .tensors import WEIGHT, Tensor, is_weight, parameter_name
 
@@ -194,7 +195,7 @@ class Difference(Presented):
         micro_batches: how many batches a step has in a and b, where they were put together because these numbers differ.
         settings: in what the runs' optimizers differ.
         most: how many rows are held.
-        environments: versions and devices of a and of b.
+        headers: the first lines of a and of b: versions, devices, options, command, the model's configuration and checkpoint.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
     >>> folders = [tempfile.mkdtemp(), tempfile.mkdtemp()]
@@ -231,7 +232,7 @@ class Difference(Presented):
     micro_batches: tuple[int, int] = (1, 1)
     settings: ComparedSettings = field(default_factory=ComparedSettings, repr=False)
     most: int = HELD
-    environments: tuple[Mapping[str, Any], Mapping[str, Any]] = ({}, {})
+    headers: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default=({}, {}), repr=False)
 
     def __post_init__(self) -> None:
         rows, self.rows = self.rows, []
@@ -283,6 +284,31 @@ class Difference(Presented):
         return bool(self.counts.compared) and self.met and not (self.counts.differing or self.holes or self.values_missing)
 
     @property
+    def environments(self) -> list[Mapping[str, Any]]:
+        """Versions and devices of a and of b."""
+        return [header.get("environment") or {} for header in self.headers]
+
+    def report(self, *, lang: str | None = None) -> RunsReport:
+        """The report that goes into a pull request: command, configuration, checkpoint, hashes of data, layers, losses and states.
+
+        Of several ranks they are those of the tensors put together, or of each rank. MD5 needs recorded values; of others the
+        recorded digests stand there.
+
+        Args:
+            lang: the language of the report, ``"en"`` or ``"zh"``; default: as the environment says.
+
+        >>> import padiff_shim, tempfile, torch
+        >>> folder = tempfile.mkdtemp()
+        >>> with padiff_shim.record(folder, framework="torch"):
+        ...     _ = torch.nn.Linear(2, 2)(torch.ones(1, 2))
+        >>> [rows[0][1] for rows in padiff_shim.diff(folder, folder).report().to_dict()["hashes"].values() if rows]
+        ['linear argument 1', 'Linear']
+        """
+        report = RunsReport(self)
+        report.speak(lang)
+        return report
+
+    @property
     def answer(self) -> str:
         """The answer in one line."""
         return pages.headline(self)
@@ -298,7 +324,7 @@ class Difference(Presented):
             "a": self.a,
             "b": self.b,
             "frameworks": list(self.frameworks),
-            "environments": list(self.environments),
+            "environments": self.environments,
             "reason": None
             if self.reason is None
             else {"kind": self.reason.kind, "text": str(self.reason.text), **self.reason.numbers},

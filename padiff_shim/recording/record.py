@@ -26,7 +26,9 @@ from ..modes.environment import prepare, processes, rank
 from ..runlog.encoding import encode
 from ..runlog.events import CLIPPED, IN_STEP, STATE, JsonTable
 from ..runlog.optimizer_settings import Settings
+from ..runs.run import command
 from ..trees import elements, is_tensor, leaves, numbers, parts
+from . import provenance
 from . import tensors as contents
 from .files import RecordFile, present
 from .settings import WrittenSettings
@@ -592,6 +594,7 @@ class Recording:
         header = {"rank": rank(), "ranks": ranks, "framework": self.framework, "options": options, **side.surroundings()}
         if self._model is not None and (axes := _split_axes(side.view.named(self._model))):
             header["split_axes"] = axes
+        header |= {name: text for name, text in self._origins() if text}
         self._began = time.perf_counter()
         if light is not None:
             self._file = RecordFile(self.folder, header, 0)
@@ -607,6 +610,13 @@ class Recording:
         self._observer.begin()
         _open[self.framework] = self
         return self
+
+    def _origins(self) -> Iterator[tuple[str, str]]:
+        """The command, the model's configuration, and the checkpoint of its weights."""
+        yield "command", command()
+        if self._model is not None:
+            yield "configuration", provenance.configuration(self._model)
+            yield "checkpoint", provenance.checkpoint(self._model)
 
     def _full_writer(self, side: Any) -> Writer:
         """The writer of single tensors."""

@@ -600,4 +600,4 @@ def _figures(tensor: RankTensor, way: Joint) -> dict[str, float]:
     if not {way.inner, way.outer} <= {ONE, *range(_AXES)}:
         return {}
     parts = [part for line in tensor.parts[: 1 if way.outer == ONE else None] for part in line[: 1 if way.inner == ONE else None]]
-    return contents.figures_together(parts)
+    return dict(parts[0].figures) if len(parts) == 1 else contents.figures_together(parts)

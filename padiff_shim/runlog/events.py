@@ -400,6 +400,9 @@ class RecordingHeader(FileHeader, total=False):
     framework: Annotated[str, Field("paddle or torch", check=_word_of(("paddle", "torch")))]
     split_axes: NumbersByName
     mesh: NumbersByName
+    command: Text
+    configuration: Text
+    checkpoint: Text
 
 
 class TensorRecord(TypedDict, total=False):

@@ -15,7 +15,7 @@ import torch
 import padiff_shim
 from padiff_shim import AlignmentVerdict, ArgumentError
 from padiff_shim.cli.main import main
-from padiff_shim.proof.provenance import origin
+from padiff_shim.recording.provenance import origin
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 WORDS, D = 12, 8

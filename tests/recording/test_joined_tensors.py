@@ -420,6 +420,44 @@ def test_a_sum_over_ranks_by_hand(fault, where, options, tmp_path, monkeypatch):
         assert getattr(difference.reason, "kind", "") == fault, difference.answer
 
 
+def test_the_report_has_hashes_of_the_tensors_put_together(tmp_path, monkeypatch):
+    """For a pull request: the data of each step, losses, what layers return, and optimizer states."""
+    drawn = np.random.default_rng(0)
+    values, data = drawn.standard_normal((4, 4)).astype("float32"), drawn.standard_normal((2, 3, 4)).astype("float32")
+    results = []
+    for count in (1, 2):
+        for rank in range(count):
+            as_rank(monkeypatch, rank, count)
+            net = Halves(values, rank, count)
+            net.config = {"width": 4}
+            optimizer = paddle.optimizer.AdamW(0.1, parameters=net.parameters())
+            with padiff_shim.record(tmp_path / str(count), net, states=True) as recording:
+                for x in data:
+                    y = net(paddle.to_tensor(x))
+                    results += [y.numpy()] if count == 1 else []
+                    recording.note("loss", loss := (y**2).sum() * count)
+                    loss.backward()
+                    optimizer.step()
+                    optimizer.clear_grad()
+    as_rank(monkeypatch, 0, 1)
+    report = padiff_shim.diff(tmp_path / "2", tmp_path / "1", shards="auto", rtol=1e-5).report(lang="en")
+    data_hashes, losses, layers, states = report.to_dict()["hashes"].values()
+    assert [row[0] for row in data_hashes] == ["0", "1"]
+    assert len({row[4] for row in data_hashes}) == 2
+    assert all(row[4] == row[5] for row in data_hashes), "both runs read the same batch at each step, and another at the next"
+    assert len(losses) == 2
+    whole = [row for row in layers if row[2] == "up"]
+    assert [row[5] for row in whole] == [tensors.md5(result) for result in results]
+    assert whole[0][4] == whole[0][5], "slices, put together"
+    assert {row[0] for row in states} == {"0", "1"}
+    text = report.markdown()
+    assert '{"width": 4}' in text
+    assert report.headline == report.difference.headline
+    (tmp_path / "report").mkdir()
+    report.save(tmp_path / "report" / "align.md")
+    assert losses[0][5] in (tmp_path / "report" / "align.md").read_text()
+
+
 def test_slices_that_a_program_gathers_in_another_order(tmp_path, monkeypatch):
     drawn = np.random.default_rng(0)
     first, last = (paddle.to_tensor(drawn.standard_normal(shape).astype("float32")) for shape in ((4, 8), (8, 4)))

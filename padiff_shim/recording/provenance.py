@@ -6,9 +6,7 @@ import hashlib
 import importlib.metadata
 import inspect
 import json
-import shlex
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.call_site import short
-from ..text import tr
+from ..language import tr
 from ..trees import as_array
 
-_TEXT = 2000  # characters of a command or a configuration
+_TEXT = 2000  # characters of a configuration
 _CHECKPOINTS = frozenset({".safetensors", ".bin", ".pdparams", ".pt", ".pth"})
 _SECONDS = 10  # that git may take
 
@@ -28,7 +26,7 @@ def origin(model: Any) -> str:
     """A model's class, file, and commit or release: ``"Classifier in port.py, commit 1a2b3c4d5e6f with uncommitted changes"``.
 
     >>> import torch
-    >>> from padiff_shim.proof.provenance import origin
+    >>> from padiff_shim.recording.provenance import origin
     >>> origin(torch.nn.Linear(2, 2)).startswith("Linear in torch/nn/modules/linear.py, torch ")
     True
     """
@@ -40,16 +38,6 @@ def origin(model: Any) -> str:
     where = tr("{kind} in {file}", kind=kind.__qualname__, file=short(str(file)))
     known = _release(kind.__module__, file) or _commit(file)
     return f"{where}, {known}" if known else where
-
-
-def md5(array: Any) -> str:
-    """Of the bytes of an array in C order, as people post it."""
-    return hashlib.md5(np.ascontiguousarray(array).tobytes(), usedforsecurity=False).hexdigest()
-
-
-def command() -> str:
-    """The command that runs."""
-    return shlex.join(["python", *sys.orig_argv[1:]])[:_TEXT]
 
 
 def configuration(model: Any) -> str:
@@ -67,12 +55,17 @@ def weights_of(model: Any, weights: str, seed: int) -> str:
     for tensor in model.state_dict().values():
         values.update(np.ascontiguousarray(as_array(tensor)).tobytes())
     text = tr("of {model}, MD5 of the values of its state_dict {md5}", model=type(model).__name__, md5=values.hexdigest())
+    name = checkpoint(model)
+    return tr("{text}; from {name}", text=text, name=name) if name else tr("{text}; of no checkpoint that is known", text=text)
+
+
+def checkpoint(model: Any) -> str:
+    """The checkpoint that a model names, with the hashes of its files; "" where it names none."""
     name = getattr(model, "name_or_path", "") or getattr(getattr(model, "config", None), "_name_or_path", "")
     if not isinstance(name, str) or not name:
-        return tr("{text}; of no checkpoint that is known", text=text)
+        return ""
     files = [file for file in sorted(Path(name).glob("*")) if file.suffix in _CHECKPOINTS] if Path(name).is_dir() else []
-    hashes = [f"{file.name} SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
-    return tr("{text}; from {name}", text=text, name="; ".join([name, *hashes]))
+    return "; ".join([name, *(f"{file.name} SHA-256 {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files)])
 
 
 def _release(module: str, file: Path) -> str:

@@ -1,0 +1,121 @@
+"""The report of two recorded runs for a pull request: where they come from, and hashes of what each of them computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..present import document as doc
+from ..present.annotations import Finding
+from ..present.result import Presented
+from ..runlog.events import LOSS, STATE
+from ..runlog.reader import text_of
+from ..text import shown, tr
+from . import tensors as contents
+from .tensors import WEIGHT, Tensor
+
+if TYPE_CHECKING:
+    from .difference import Difference, TensorRow
+
+_ROWS = doc.Most(20, 40, 1000)
+
+
+class RunsReport(Presented):
+    """What :meth:`padiff_shim.Difference.report` shows. True in a condition if nothing differs.
+
+    Args:
+        difference: of the runs, one rank each, or several ranks put together.
+    """
+
+    def __init__(self, difference: Difference) -> None:
+        self.difference = difference
+
+    def __bool__(self) -> bool:
+        return bool(self.difference)
+
+    @property
+    def answer(self) -> str:
+        """That of the difference."""
+        return self.difference.answer
+
+    def _shorter(self) -> Iterator[str]:
+        return self.difference._shorter()
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Those of the difference."""
+        return self.difference.findings
+
+    def untested(self) -> list[str]:
+        """Those of the difference."""
+        return self.difference.untested()
+
+    def _versions(self) -> str:
+        return self.difference._versions()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The difference in plain types, with both headers and all hashes."""
+        hashes = {str(title): [list(map(str, _cells(row))) for row in rows] for title, rows in self._tables()}
+        return {**self.difference.to_dict(), "headers": [dict(header) for header in self.difference.headers], "hashes": hashes}
+
+    def content(self) -> doc.Document:
+        """The conclusion, environment and weights, hashes of data, losses, results and states, then the difference itself."""
+        content = self.difference.content()
+        columns = [*map(doc.Column, (tr("step"), tr("what"), tr("layer"), tr("ranks"), "a", "b"))]
+        tables: list[doc.Part] = []
+        for title, rows in self._tables():
+            table = doc.Table(columns, [_cells(row) for row in rows[: _ROWS.page]], most=_ROWS, total=len(rows), cards=False)
+            tables += [doc.Section(title, [table], folded=True)] if rows else []
+        parts = [self._environment(), *tables, *content.parts]
+        return doc.Document(content.headline, parts, content.tone, title=tr("padiff_shim: two recorded runs"))
+
+    def _environment(self) -> doc.Part:
+        """Of both runs: framework, ranks, versions, command, configuration and checkpoint; and whether they begin alike."""
+        sides: list[dict[str, Any]] = [
+            {
+                tr("framework"): header.get("framework"),
+                tr("ranks"): header.get("ranks") or 1,
+                **(header.get("environment") or {}),
+                tr("command"): text_of(header, "command"),
+                tr("configuration"): text_of(header, "configuration"),
+                tr("checkpoint"): text_of(header, "checkpoint"),
+            }
+            for header in self.difference.headers
+        ]
+        names = [name for name in {**sides[0], **sides[1]} if any(side.get(name) for side in sides)]
+        rows: list[doc.Row] = [(name, *(shown(str(side.get(name, ""))) for side in sides)) for name in names]
+        weights = [row for row in self.difference.inputs if row.any.tensor == WEIGHT]
+        same = tr("{equal:,} of {all:,} equal", equal=sum(not row.differs for row in weights), all=len(weights))
+        rows += [(tr("weights at the start"), same, same)] if weights else []
+        columns = [doc.Column(tr("setting")), doc.Column("a", fold=True), doc.Column("b", fold=True)]
+        return doc.Section(tr("Environment"), [doc.Table(columns, rows, cards=False)])
+
+    def _tables(self) -> Iterator[tuple[str, list[TensorRow]]]:
+        """What is hashed, by kind, in the order of the runs."""
+        data = [row for row in self.difference.inputs if row.any.tensor != WEIGHT]
+        yield tr("Data of each step: digests"), data
+        kinds = ((tr("MD5 of losses and notes"), (LOSS, "note")), (tr("MD5 of results of layers"), ("layer",)))
+        for title, chosen in (*kinds, (tr("MD5 of optimizer states"), (STATE,))):
+            yield title, [row for row in self.difference.rows if row.any.kind in chosen]
+
+
+def _cells(row: TensorRow) -> doc.Row:
+    tensor = row.any
+    name = tr("loss") if tensor.kind == LOSS else tensor.name
+    what = name if tensor.tensor in ("", "out") else f"{name} {tensor.tensor}"
+    ranks = row.joined or (tr("rank {rank}", rank=row.rank) if row.rank else "")
+    return str(tensor.step), shown(what), shown(tensor.layer), ranks, _hash(row.a), _hash(row.b)
+
+
+def _hash(tensor: Tensor | None) -> str:
+    """MD5 of a tensor's bytes; of what has no values its digest. The figure of a single number stands before it."""
+    if tensor is None:
+        return "-"
+    values = tensor.values()
+    if values is not None:
+        text = contents.md5(contents.as_bfloat16(values) if tensor.dtype == "bfloat16" else values)
+    else:  # of data, that of its samples' digests, over all ranks
+        text = contents.md5(np.array(tensor.rows)) if tensor.rows else tensor.digest
+    return f"{tensor.figures['mean']:.9g}, {text}" if tensor.size == 1 and "mean" in tensor.figures else text
