@@ -409,15 +409,6 @@ def _argument(call: ApiCall, name: str, value: Any) -> Any:
     return call.arguments.get(value, value) if isinstance(value, Name) else value
 
 
-def arguments_that_give(call: ApiCall, original: TraceCall, wanted: Callable[[torch.Tensor], bool]) -> dict[str, Any] | None:
-    """The arguments with which a call gives what the original's does, none if it does so as it is; None where none do."""
-    plain = _outcome(call, {})
-    if plain is not None and any(map(wanted, plain.results)):
-        return {}
-    answer = explained_by_arguments(call, [], original, [original], wanted)
-    return None if answer is None or answer.value is None else answer.changes
-
-
 def explained_by_arguments(
     call: ApiCall,
     nodes: Sequence[TraceCall],

@@ -9,7 +9,7 @@ import itertools
 import linecache
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -152,45 +152,6 @@ def with_arguments(call: ApiCall, texts: Mapping[str, str]) -> Rewrite | None:
     nodes = [(argument_node(call, name), text) for name, text in texts.items()]
     known = [(node, text) for node, text in nodes if node is not None]
     return Rewrite.of(call.file, known) if known and len(known) == len(nodes) else None
-
-
-# ---- Products whose operands are exchanged: what is transposed stays in its place.
-
-
-def exchanged_source(call: ApiCall) -> dict[str, Name]:
-    """A product's operands with what is transposed in them exchanged, as its line has them; none where that is not known."""
-    places, names = list(call.arguments)[:2], names_in(call.file)
-    left, right = (argument_node(call, name) for name in places)
-    if left is None or right is None or not any(_arranged_field(operand, names) for operand in (left, right)):
-        return {}
-    pairs = ((left, _root(right, names)), (right, _root(left, names)))
-    return {name: Name(ast.unparse(_on_another(*pair, names))) for name, pair in zip(places, pairs)}
-
-
-def _root(node: ast.expr, names: Mapping[str, Any]) -> ast.expr:
-    """What an expression arranges: ``q`` in ``q.transpose([0, 2, 1])``, ``paddle.transpose(q, [0, 2, 1])`` and ``q.mT``."""
-    field = _arranged_field(node, names)
-    return node if field is None else _root(field[0], names)
-
-
-def _on_another(node: ast.expr, root: ast.expr, names: Mapping[str, Any]) -> ast.expr:
-    """The same arrangement of something else."""
-    field = _arranged_field(node, names)
-    return root if field is None else field[1](_on_another(field[0], root, names))
-
-
-def _arranged_field(node: ast.expr, names: Mapping[str, Any]) -> tuple[ast.expr, Callable[[ast.expr], ast.expr]] | None:
-    """The operand of an arranging expression, and that expression of another one; None of any other expression."""
-    if isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
-        return node.value, lambda other: ast.Attribute(other, node.attr, node.ctx)
-    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-        return None
-    func = node.func
-    if func.attr not in _ARRANGE:
-        return None
-    if inspect.ismodule(resolved(func.value, names)):
-        return node.args[0], lambda other: ast.Call(func, [other, *node.args[1:]], node.keywords)
-    return func.value, lambda other: ast.Call(ast.Attribute(other, func.attr, func.ctx), node.args, node.keywords)
 
 
 _ARRANGE = ("transpose", "t", "swapaxes", "swapdims", "matrix_transpose", "moveaxis", "unsqueeze", "reshape", "flatten", "squeeze")

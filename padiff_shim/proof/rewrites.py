@@ -428,6 +428,15 @@ def _mended(difference: CallDifference, evidence: Evidence) -> tuple[ApiCall | N
     return call, values[-1]
 
 
+def transposed(call: ApiCall | None) -> Rewrite | None:
+    """A product's result with its last two axes exchanged."""
+    node = None if call is None else call.expression
+    if call is None or node is None or call.shape is None:
+        return None
+    axes = [*range(len(call.shape) - 2), len(call.shape) - 1, len(call.shape) - 2]
+    return ValueSource(call.file, node, "").replaced_by(f"({ast.unparse(node)}).transpose({axes})")
+
+
 def layer_of(difference: CallDifference, evidence: Evidence) -> str:
     """The layer of Paddle's that computes what the original does, in the place of another; "" where none is known."""
     call, value = _mended(difference, evidence)

@@ -26,10 +26,10 @@ from .causes import (
     advice_on_missing,
     unlike_attributes,
 )
-from .expressions import argument_source, both, exchanged_source, reordered_source, with_arguments
+from .expressions import argument_source, both, reordered_source, with_arguments
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .match import Matching, depends_on, kind
-from .rewrites import Evidence, layer_of, rewrite_of, same_numbers
+from .rewrites import Evidence, layer_of, rewrite_of, same_numbers, transposed
 from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
@@ -193,7 +193,8 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
         scores = (own.mT if turned else own) / factor
         mend = (node, [torch.softmax(scores, node.attributes["dim"])])
         if turned and (product := _behind(node, lambda call: kind(call) == "product")) is not None:
-            return [*differences[:-1], _turned_product(replace(difference, original=original, mend=mend), product)]
+            turned_product = replace(difference, cause=Cause.SWAPPED, original=original, port=product, mend=mend)
+            return [*differences[:-1], replace(turned_product, rewrite=transposed(product.api))]
         text = tr(
             "the scores are multiplied by {own:.6g}, in the original by {wanted:.6g}, "
             "the scale= of its attention (by default 1 / sqrt(the size of a head))",
@@ -231,35 +232,6 @@ def _behind(node: TraceCall, wanted: Callable[[TraceCall], bool]) -> TraceCall |
             seen.add(call.key)
             waiting += [operand.value.node for operand in call.operands]
     return None
-
-
-def turned_products(differences: Differences, evidence: Evidence) -> Differences:
-    """Says of a product whose result lies transposed in the port that its operands are exchanged, as its line would have them."""
-    difference = differences[-1]
-    original, port = difference.original, difference.port
-    if evidence.matching is None or difference.cause is not Cause.SWAPPED or difference.write or difference.backward:
-        return differences
-    if original is None or port is None or kind(port) != "product" or not _lies_turned(original, port, evidence.matching):
-        return differences
-    return [*differences[:-1], _turned_product(difference, port)]
-
-
-def _lies_turned(original: TraceCall, port: TraceCall, matching: Matching) -> bool:
-    expected, actual = original.result.tensor, port.result.tensor
-    return expected.shape == actual.mT.shape and matching.in_order(original.result, expected, actual.mT)
-
-
-def _turned_product(difference: CallDifference, product: TraceCall) -> CallDifference:
-    """The difference as one of a product's operands, with what to write where its line tells it."""
-    changes = exchanged_source(product.api) if product.api is not None else {}
-    if product.api is None or not changes:
-        return replace(difference, cause=Cause.SWAPPED, port=product)
-    written, name = write(product.api, changes), product.api.symbol or product.api.name
-    text = tr("the operands of {call} are exchanged (write {write})", call=name, write=written)
-    rewrite = with_arguments(product.api, changes)
-    return replace(
-        difference, cause=Cause.SWAPPED, text=text, port=product, write=written, arguments=tuple(changes), rewrite=rewrite
-    )
 
 
 def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, float]:
@@ -708,7 +680,6 @@ RULES = (
     DiagnosisRule(turned_masks, searching=True),
     DiagnosisRule(attention_scales, searching=True),
     DiagnosisRule(exchanged_arguments, searching=True),
-    DiagnosisRule(turned_products, searching=True),
     DiagnosisRule(other_expressions, searching=True),
     DiagnosisRule(moved_calls),
     DiagnosisRule(gradients_of_tied_weights),

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from spelled import apart, in_torch, on_paddle, ran, which_differ, widened
 
 from padiff_shim.catalogue.formulations import _check, formulations
-from padiff_shim.proof.bits.measuring import apart, ran, which_differ
-from padiff_shim.proof.bits.spelling import compiled, drawn, in_torch, on_paddle, replay, same_bits, widened
+from padiff_shim.measure.bits import same_bits
+from padiff_shim.proof.bits.spelling import compiled, drawn, replay
 from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, ROUNDING, Formulation, Spelling
 from padiff_shim.table.samples import Ints, Sample
 
