@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..dispatch.call_site import short
-from ..language import tr
+from ..language import joined, tr
 from ..trees import as_array
 
 _TEXT = 2000  # characters of a configuration
@@ -37,7 +37,7 @@ def origin(model: Any) -> str:
         return kind.__qualname__
     where = tr("{kind} in {file}", kind=kind.__qualname__, file=short(str(file)))
     known = _release(kind.__module__, file) or _commit(file)
-    return f"{where}, {known}" if known else where
+    return joined(", ", [where, known]) if known else where
 
 
 def configuration(model: Any) -> str:

@@ -14,6 +14,7 @@ import paddle
 import pytest
 import torch
 from log_data import record
+from test_chinese import english
 
 import padiff_shim
 from padiff_shim import ArgumentError, tested, testing
@@ -22,6 +23,7 @@ from padiff_shim.auditing.report import OpReport
 from padiff_shim.measure.distance import Distance
 from padiff_shim.modes.environment import versions
 from padiff_shim.present.annotations import Finding
+from padiff_shim.present.document import Findings, Folded, Only, Section, Table
 from padiff_shim.present.result import Presented
 from padiff_shim.proof.aligned import AlignedDtype
 from padiff_shim.proof.alignment import Alignment
@@ -65,6 +67,20 @@ def models():
     return paddle.nn.LayerNorm(8, epsilon=1e-6), torch.nn.LayerNorm(8)
 
 
+class Multiplied(paddle.nn.Layer):
+    def forward(self, x):
+        return x * (1 / 1.3)
+
+
+class Divided(torch.nn.Module):
+    def forward(self, x):
+        return x / 1.3
+
+
+def mean(out):
+    return out.mean()
+
+
 def gradient_at_a_kink():
     x = paddle.zeros([3])
     x.stop_gradient = False
@@ -77,7 +93,7 @@ def results(tmp_path_factory):
     """Name of a class -> a result that found something, and one that found nothing where there can be one."""
     folder = tmp_path_factory.mktemp("results")
     x = np.ones((2, 8), "float32") * np.arange(8, dtype="float32") / 3
-    with padiff_shim.reference("torch") as run:
+    with padiff_shim.reference("torch", profile=True) as run:
         paddle.tanh(paddle.to_tensor(x))
     with padiff_shim.reference("torch", exclude=["tanh"]) as empty:
         paddle.tanh(paddle.to_tensor(x))
@@ -87,7 +103,7 @@ def results(tmp_path_factory):
         paddle.tanh(paddle.to_tensor(x))
     port, original = models()
     proof = padiff_shim.prove(port, original, x)
-    right = padiff_shim.prove(paddle.nn.LayerNorm(8), original, x)
+    right = padiff_shim.prove(paddle.nn.LayerNorm(8), original, x, phase="train", optimizer="AdamW", steps=2, loss=mean)
     for name, shift in (("a", 0.0), ("b", 1e-3), ("c", 0.0)):
         with padiff_shim.record(folder / name, framework="torch"):
             torch.exp(torch.from_numpy(x) + shift)
@@ -106,7 +122,10 @@ def results(tmp_path_factory):
         "Proof": (right, proof),
         "Alignment": (right.report(), proof.report()),
         "CarriedBy": (right.carriers(), None),
-        "Bitwise": (padiff_shim.prove(paddle.nn.LayerNorm(8), original, x).bits(), None),
+        "Bitwise": (
+            padiff_shim.prove(paddle.nn.LayerNorm(8), original, x).bits(),
+            padiff_shim.prove(Multiplied(), Divided(), np.random.default_rng(0).standard_normal((8, 16))).bits(),
+        ),
         "Drift": (
             padiff_shim.prove(paddle.nn.LayerNorm(8), original, x, phase="forward").drift(),
             padiff_shim.prove(port, original, x, phase="forward").drift(),
@@ -326,3 +345,54 @@ def test_what_is_wrong_is_a_finding(results):
     assert mistake.write == "epsilon=1e-05"
     (apart, alone) = sorted(results["TreeDifference"][1].findings, key=lambda finding: finding.where)
     assert (apart.where, apart.numbers["max_abs"], alone.where) == ("x", pytest.approx(1.0), "y")
+
+
+def test_none_holds_english_in_chinese(results, monkeypatch):
+    for name, result in ((name, each) for name, pair in results.items() for each in pair if each is not None):
+        machine = str(getattr(result, "environment", ""))
+        assert not list(english(result.text(200, lang="zh"), machine)), name
+        assert not list(english(re.sub(r"</?\w+>|`+[^`]+`+|\\\\", " ", result.markdown(lang="zh")), machine)), name
+    monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
+    data = padiff_shim.prove(*models(), np.eye(8)).to_dict()
+    assert not re.findall(r"[\u2e80-\uffff]+", json.dumps(data, ensure_ascii=False)), "JSON is English"
+
+
+SIDES = [("paddle", "torch"), ("port", "original"), ("native", "torch's kernels"), ("native", "substituted")]
+
+
+def parts_of(parts):
+    for part in parts:
+        yield part
+        if isinstance(part, (Only, Section, Folded)):
+            yield from parts_of(part.parts)
+
+
+def in_order(heads):
+    """Whether of each pair of sides Paddle's is named first."""
+    places = [[min((at for at, head in enumerate(heads) if side in head.lower()), default=None) for side in pair] for pair in SIDES]
+    return all(None in pair or pair[0] <= pair[1] for pair in places)
+
+
+def test_paddle_stands_before_torch(results):
+    tables = findings = 0
+    for name, result in ((name, each) for name, pair in results.items() for each in pair if each is not None):
+        for part in parts_of(result.document().parts):
+            if isinstance(part, Table):
+                heads = [column.head for column in part.columns]
+                tables += any(side in head.lower() for head in heads for pair in SIDES for side in pair)
+                assert in_order(heads), (name, heads)
+            elif isinstance(part, Findings):
+                for finding in part.findings:
+                    sides = [place.side for place in finding.places]
+                    findings += len(sides) == 2
+                    assert sides == sorted(sides), (name, sides)
+        markdown = [line for line in result.markdown().splitlines() if line.startswith("| ")]
+        assert all(in_order(line.split("|")) for line in markdown if "|" in line and not any(c.isdigit() for c in line)), name
+    assert tables >= 10
+    assert findings >= 2
+
+
+def test_the_order_is_looked_at():
+    assert in_order(["layer", "paddle", "torch"])
+    assert not in_order(["layer", "original, Torch", "port, Paddle"])
+    assert not in_order(["step", "on Torch's kernels", "native"])
