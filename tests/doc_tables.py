@@ -229,7 +229,7 @@ def formulation_rows(formulation, measured):
 
 def measure(formulation, dtype):
     """How far each further spelling is from the first."""
-    from padiff_shim.proof.bits.measuring import apart, ran
+    from bits.spelled import apart, ran
 
     first, *others = ran(formulation, dtype)
     where = " *here*" if dtype in formulation.may_differ else ""
