@@ -23,7 +23,7 @@ norm mean softmax bias weight scale LayerNorm Linear GELU WRONG ROUNDING EQUAL N
 emb head MiB ulp shape RIGHT multiply forward CODE CORRECT DIFFERS DIFFERENT SAME eps epsilon write native pytest
 AdamW Markdown approximate tanh none main Linux axis dim size adamw embedding Embedding loss token div mul return
 generate
-cores system device paddlepaddle input output prove argument add exp PASSED FAILED GOOD HARM cuda
+rank cores system device paddlepaddle input output prove argument add exp PASSED FAILED GOOD HARM cuda
 """
 NAMES = frozenset(re.findall(r"\w+", _NAMES))
 CODE = re.compile(r"\S+\.py(:\d+)?( 的 [\w<>]+)?|/\S+|\S*[_=.()\[\]{}<>#]\S*|\b\w*\d\w*\b")

@@ -350,7 +350,8 @@ def test_what_is_wrong_is_a_finding(results):
 
 def test_none_holds_english_in_chinese(results, monkeypatch):
     for name, result in ((name, each) for name, pair in results.items() for each in pair if each is not None):
-        machine = " ".join([*sys.orig_argv, str(getattr(result, "environment", ""))])
+        own = getattr(result, "difference", result)
+        machine = " ".join([*sys.orig_argv, *(str(getattr(own, name, "")) for name in ("environment", "environments"))])
         assert not list(english(result.text(200, lang="zh"), machine)), name
         assert not list(english(re.sub(r"</?\w+>|`+[^`]+`+|\\\\", " ", result.markdown(lang="zh")), machine)), name
     monkeypatch.setenv("PADIFF_SHIM_LANG", "zh")
