@@ -13,17 +13,16 @@ from ..measure.distance import Distance
 from ..present.annotations import Finding
 from ..present.document import Document, untested_words, version_words
 from ..present.result import Presented, plain
-from ..runlog.events import IN_STEP, NAMED
+from ..runlog.events import NAMED
 from . import pages
 from .alignment import apart, by_figures, repeated
 from .call_origins import CallOrigins, origins_as_dict
 from .report import RunsReport
 from .settings import ComparedSettings
-from .tensors import WEIGHT, Tensor, is_weight, parameter_name
+from .tensors import GRADIENTS, WEIGHT, Tensor, is_weight, parameter_name
 
 HELD = 5_000  # rows that a difference holds, and as many more that differ
 _COLUMNS = 512  # of a heat map
-_GRADIENTS = frozenset(("gradient", IN_STEP))
 
 
 @dataclass(frozen=True)
@@ -388,7 +387,7 @@ class ExpectedPartners:
             for tensor in tensors:
                 if tensor.tensor == WEIGHT:
                     weights[parameter_name(tensor.name)] = sorted(tensor.shape)
-                elif tensor.kind in _GRADIENTS:
+                elif tensor.kind in GRADIENTS[1:]:
                     gradients.add(parameter_name(tensor.name))
 
     def lacking(self, a: Tensor | None, b: Tensor | None) -> bool:
@@ -397,7 +396,7 @@ class ExpectedPartners:
         if not self._crossing or tensor is None:
             return True
         name = parameter_name(tensor.name)
-        if tensor.kind not in _GRADIENTS or name in self._gradients[other]:
+        if tensor.kind not in GRADIENTS[1:] or name in self._gradients[other]:
             return False
         return self._weights[other].get(name) == sorted(tensor.shape) and any(map(tensor.figures.get, ("norm", "nan", "inf")))
 

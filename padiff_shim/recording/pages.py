@@ -11,11 +11,11 @@ from ..measure.difference import figures_of, in_words, ulp_text
 from ..measure.distance import Distance
 from ..present import document as doc
 from ..present.annotations import Finding, places_of
-from ..runlog.events import IN_STEP, LOSS, STATE
+from ..runlog.events import LOSS
 from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
 from .alignment import same_elements
 from .call_origins import ARGUMENTS, CALL, LAYOUT, RANDOM, CallOrigin
-from .tensors import SHOWN_KINDS, WEIGHT
+from .tensors import ROW_KINDS, WEIGHT
 
 if TYPE_CHECKING:
     from .difference import Difference, HeatMap, StepDifference, TensorRow
@@ -389,25 +389,14 @@ def _begin(origin: CallOrigin) -> doc.ListedFinding:
     return doc.ListedFinding(tr(_BEGINS[origin.kind], row=described(row)), places, details)
 
 
-# Kinds of tensors -> the head of their column.
-_KINDS = {
-    "op": tr("calls equal"),
-    "layer": tr("layers equal"),
-    "gradient": tr("gradients equal"),
-    IN_STEP: tr("step gradients equal"),
-    STATE: tr("optimizer states equal"),
-    "parameter": tr("parameters equal"),
-}
-
-
 def _steps(difference: Difference) -> Iterator[doc.Part]:
     """The losses and differences over the steps of a run of several."""
     steps = difference.steps
     if len(steps) < 2:
         return
     with_losses = any(loss is not None for step in steps for loss in step.losses)
-    kinds = [kind for kind in _KINDS if any(kind in step.kinds for step in steps)]
-    heads = [*([tr("loss a"), tr("loss b")] if with_losses else []), *(tr(_KINDS[kind]) for kind in kinds), tr("largest")]
+    kinds = [kind for kind, known in ROW_KINDS.items() if known.column and any(kind in step.kinds for step in steps)]
+    heads = [*([tr("loss a"), tr("loss b")] if with_losses else []), *(tr(ROW_KINDS[kind].column) for kind in kinds), tr("largest")]
     columns = doc.figures(tr("step"), *heads, leave=range(len(heads) + 1))
     chosen = _chosen(steps, STEPS.text)
     listed = list(range(len(steps))) if len(steps) <= STEPS.page else chosen
@@ -473,7 +462,7 @@ def _heat(heat: HeatMap) -> Iterator[doc.Part]:
 def _cells(row: TensorRow) -> doc.Row:
     tensor = row.any
     rank = f"[{row.rank}] " if row.rank else ""
-    kind = f"{tr(SHOWN_KINDS[tensor.kind])} " if tensor.kind in SHOWN_KINDS else ""
+    kind = f"{tr(word)} " if (word := ROW_KINDS[tensor.kind].word) else ""
     name = tr("loss") if tensor.kind == LOSS else tensor.name
     what = name if tensor.tensor in ("", "out") else f"{name} {tensor.tensor}"
     step = tr(" (step {step})", step=tensor.step) if tensor.step else ""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
+from ..runlog.events import CLIPPED, IN_STEP, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
-from ..text import joined, marked, shown, tr
+from ..text import joined, shown, tr
 from . import pages
 from .alignment import same_elements
 from .call_origins import ARGUMENTS, other_arguments
@@ -20,9 +20,9 @@ from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor
 from .switches import SwitchDifference
+from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array
 from .tensors import NORM as NORM_NOTE
-from .tensors import WEIGHT, Array
-from .updates import GRADIENTS, Updates, linear, multiple, wide
+from .updates import Updates, linear, multiple, wide
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
@@ -87,7 +87,7 @@ def reason_of(
         parts += [tr("{name}: {a} in a, {b} in b", name=name, a=a, b=b) for name, a, b, _ in switches[:_SETTINGS]]
     if not parts:
         return reason
-    placed = reason is None or reason.kind in _PLACES
+    placed = reason is None or (reason.kind in ROW_KINDS and ROW_KINDS[reason.kind].place)
     kind = inputs.kind if inputs is not None else reason.kind if reason and not (placed and rounding.rows) else ROUNDING
     parts += [] if reason is None else [reason.text]
     brief = [] if inputs is None else [inputs.text]
@@ -139,23 +139,12 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
     return (_of_operands(first) if same_framework and not rounding.incoming else None) or _of_place(difference, first)
 
 
-# Kinds of tensors -> what a difference there says, of which nothing else tells the reason.
-_PLACES = {
-    LOSS: marked("what the layers return agrees, the loss does not"),
-    "op": marked("all before agrees: this call has other arguments, or reads something else beside"),
-    "layer": marked("all before agrees: this layer computes something else, or draws other random numbers"),
-    "gradient": marked("the forward agrees, the backward does not"),
-    IN_STEP: marked("a sum over ranks, accumulation or unscaling: gradients behind the backward agree"),
-    CLIPPED: marked("gradients agree before clipping, and not behind it"),
-}
-
-
 def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
     """What the kind of the first difference says of it."""
     kind = first.any.kind
     if kind == IN_STEP and not any(row.any.kind == "gradient" for row in difference.rows):
         kind = "gradient"
-    return DifferenceReason(kind, tr(_PLACES[kind]), {}) if kind in _PLACES else None
+    return DifferenceReason(kind, tr(place), {}) if (place := ROW_KINDS[kind].place) else None
 
 
 def _of_unseen(first: TensorRow) -> DifferenceReason:
@@ -275,7 +264,7 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     if kind == CLIPPED:
         text = tr("clipped to {factor:.4g} times the norm: gradients are equal before", factor=factor)
     elif kind == IN_STEP and backward and not any(backward):
-        text = tr("gradients are {factor:.4g} times b's: {why}", why=tr(_PLACES[IN_STEP]), factor=factor)
+        text = tr("gradients are {factor:.4g} times b's: {why}", why=tr(ROW_KINDS[IN_STEP].place), factor=factor)
     else:
         text = tr("gradients are {factor:.4g} times b's: the loss is scaled otherwise, the forward is equal", factor=factor)
     return DifferenceReason(SCALE, text, {"factor": factor})

@@ -9,17 +9,16 @@ from dataclasses import dataclass, field
 from ..measure.distance import coarser
 from ..runlog.events import CLIPPED, IN_STEP, STATE
 from .difference import TensorRow
-from .tensors import Tensor
+from .tensors import GRADIENTS, Tensor
 
 _UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 _OWN = 8.0  # units of roundoff, times the root of how many numbers a call sums: what its own rounding makes
 _SUMMED = 4096  # where that is not known: of a layer, or of a backward
 _UPDATED = 64  # as many numbers as an update rounds like
 _AMPLIFIED = 100.0  # what a call makes of a difference that it reads; beyond, something else is the reason
-_GRADIENTS = frozenset({"gradient", IN_STEP, CLIPPED})
 _SMALL = 1e-2  # relative: beyond, a backward or an update makes no more of it than this
 _UPDATED_FAR = 10.0
-_FAR = dict.fromkeys(("parameter", STATE, *_GRADIENTS), _UPDATED_FAR)
+_FAR = dict.fromkeys(("parameter", STATE, *GRADIENTS), _UPDATED_FAR)
 _ONE_SIDED = 0.5  # of a difference that lies along the tensor, as that of a factor does, and rounding's does not
 _FIGURES = 3e-7  # relative: figures have no more digits
 _FEW = 16  # elements of which that says nothing
@@ -132,7 +131,7 @@ class _OtherFormulas:
 
     def read(self, row: TensorRow, *, explained: bool) -> None:
         """The next row, with a partner or without."""
-        if row.any.kind in _GRADIENTS:
+        if row.any.kind in GRADIENTS:
             self._gradients = True
         if self.first is None or row.any.kind != "op":
             return
@@ -176,7 +175,7 @@ class _Flow:
             self._made[row.a.digest] = size
         kind, name = row.a.kind, self._name(row)
         self._largest = max(self._largest, 0.0 if negligible else size)
-        if kind in _GRADIENTS:
+        if kind in GRADIENTS:
             self._gradients[name] = size
             self._backward = max(self._backward, 0.0 if negligible else size)
             self._norm = max(self._norm, row.b.figures.get("norm", 0.0))
@@ -201,7 +200,7 @@ class _Flow:
             return max(gradient, self._parameters.get(name, 0.0), *states)
         if a.kind in (IN_STEP, CLIPPED) and gradient is not None:
             return max(gradient, self._backward)
-        if a.kind in _GRADIENTS:
+        if a.kind in GRADIENTS:
             return self._forward
         if a.reads is None or b.reads is None:
             return self._made.get(a.digest) or self._unknown(a.layer)
@@ -221,7 +220,7 @@ class _Flow:
         factor = size / max(incoming, unit)
         far = size > _SMALL or (a.kind == "parameter" and not self._same_rules)
         carried = factor <= (_FAR.get(a.kind, _AMPLIFIED) if far else _AMPLIFIED) or (a.kind == "parameter" and self.alone(row))
-        return own, a.kind in _GRADIENTS and self.negligible(row, unit), factor, incoming > 0 and carried
+        return own, a.kind in GRADIENTS and self.negligible(row, unit), factor, incoming > 0 and carried
 
     @property
     def equal(self) -> bool:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +22,45 @@ Array = np.ndarray[Any, Any]
 SAMPLE = 64  # elements, evenly spaced in memory order
 ROWS = 1024  # of a batch whose samples have digests of their own
 INPUT = "input"
-SHOWN_KINDS = {  # before the name of a tensor; ops and losses go by their name alone
-    "layer": marked("layer"), "note": marked("note"), INPUT: marked("input"), "parameter": marked("parameter"),
-    "gradient": marked("gradient"), IN_STEP: marked("step gradient"), CLIPPED: marked("clipped gradient"),
-    STATE: marked("optimizer state"),
-}  # fmt: skip
+GRADIENTS = (CLIPPED, IN_STEP, "gradient")  # the first of them that was recorded is what an update uses
+
+
+class RowKind(NamedTuple):
+    """What is said of a kind of tensors.
+
+    Attributes:
+        word: before the name of a tensor; "" where it goes by its name alone.
+        column: the head of its column in a table of steps; "": it has none.
+        place: of a first difference there, of which nothing else tells the reason.
+    """
+
+    word: str = ""
+    column: str = ""
+    place: str = ""
+
+
+ROW_KINDS = {
+    "op": RowKind(
+        "", tr("calls equal"), marked("all before agrees: this call has other arguments, or reads something else beside")
+    ),
+    "layer": RowKind(
+        marked("layer"),
+        tr("layers equal"),
+        marked("all before agrees: this layer computes something else, or draws other random numbers"),
+    ),
+    LOSS: RowKind(place=marked("what the layers return agrees, the loss does not")),
+    "gradient": RowKind(marked("gradient"), tr("gradients equal"), marked("the forward agrees, the backward does not")),
+    IN_STEP: RowKind(
+        marked("step gradient"),
+        tr("step gradients equal"),
+        marked("a sum over ranks, accumulation or unscaling: gradients behind the backward agree"),
+    ),
+    CLIPPED: RowKind(marked("clipped gradient"), place=marked("gradients agree before clipping, and not behind it")),
+    STATE: RowKind(marked("optimizer state"), tr("optimizer states equal")),
+    "parameter": RowKind(marked("parameter"), tr("parameters equal")),
+    "note": RowKind(marked("note")),
+    INPUT: RowKind(marked("input")),
+}
 WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins
 NORM = "gradient norm"  # the note of what gradients were clipped by
 _FIGURES = ("min", "max", "mean", "mean_abs", "norm", "nan", "inf", "max_abs", "projection")
@@ -230,7 +264,7 @@ class Tensor:
         """What it is, where, in the language of who reads it; ``brief``: without layer, folder and function."""
         name = shown(self.name if self.tensor in ("", "out") else f"{self.name} {self.tensor}")
         what: str = tr("loss") if self.kind == LOSS else name
-        if kind := SHOWN_KINDS.get(self.kind):
+        if kind := ROW_KINDS[self.kind].word:
             what = tr("{kind} {name}", kind=tr(kind), name=what)
         if brief:
             return tr("{what}, {site}", what=what, site=short_line(self.site)) if self.site else what

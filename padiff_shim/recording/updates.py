@@ -6,11 +6,9 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..runlog.events import CLIPPED, IN_STEP, LOSS
+from ..runlog.events import LOSS
 from .difference import Difference, TensorRow
-from .tensors import Array, Tensor
-
-GRADIENTS = (CLIPPED, IN_STEP, "gradient")  # the first of them that was recorded is what an update uses
+from .tensors import GRADIENTS, Array, Tensor
 
 
 class Updates:
