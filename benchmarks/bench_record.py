@@ -141,6 +141,31 @@ def row(name: str, made: tuple[Any, Callable[[], Any]], steps: int, rounds: int,
     return [name, call, f"{min(natives) * 1e3:.2f}", f"{min(recordeds) * 1e3:.2f}", f"{ratio:.2f}", f"{size:.0f}"]
 
 
+def floor(steps: int, rounds: int) -> list[str]:
+    """The step of the small GPT with its tensors copied, of which nothing is computed: the least that a fingerprint costs."""
+    from padiff_shim.recording import fingerprint_run, fingerprints
+
+    def dropped(run: Any) -> None:
+        run._step, run._of = fingerprints.StepFingerprints(), []
+
+    whole = fingerprint_run.FingerprintRun._end_step
+    fingerprint_run.FingerprintRun._end_step = dropped  # type: ignore[method-assign]
+    try:
+        model, step = gpt(32, 2, 64, (2, 16))
+        timed(step, 3)
+        natives, recordeds = [], []
+        for _ in range(rounds):
+            natives.append(timed(step, steps))
+            with tempfile.TemporaryDirectory() as folder, padiff_shim.record(folder, model, values="fingerprint"):
+                step()
+                recordeds.append(timed(step, steps))
+    finally:
+        fingerprint_run.FingerprintRun._end_step = whole  # type: ignore[method-assign]
+    ratio = statistics.median(recorded / native for recorded, native in zip(recordeds, natives))
+    times = [f"{min(seconds) * 1e3:.2f}" for seconds in (natives, recordeds)]
+    return ["the same, copied and not computed", "", *times, f"{ratio:.2f}", "0"]
+
+
 COMPARE = """
 import re, sys, time, padiff_shim
 start = time.process_time()
@@ -172,16 +197,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=10_000, help="of the long runs")
+    parser.add_argument("--small", action="store_true", help="the GPT of 82 tensors alone, and how much of that is copying")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables there, below its mark if it has one")
     args = parser.parse_args()
     fingerprint: dict[str, Any] = {"values": "fingerprint"}
     digest: dict[str, Any] = {"values": "digest", "parameters": True, "gradients": True}
     head = ["network", "record(...)", "native ms", "recorded ms", "ratio", "bytes a tensor"]
+    small = row("GPT, 2 layers, width 32, 82 tensors", gpt(32, 2, 64, (2, 16)), 60, args.rounds, **fingerprint)
+    small_rows = [small, floor(60, args.rounds)]
+    if args.small:
+        Console(width=None if sys.stdout.isatty() else 130).print(shown("A step", head, small_rows))
+        return 0
     costs = [
         row("GPT, 4 layers, width 256", gpt(256), 4, args.rounds, **fingerprint),
         row("GPT, 4 layers, width 64", gpt(64), 10, args.rounds, **fingerprint),
         row("GPT, 4 layers, width 64", gpt(64), 2, 3, **digest),
-        row("GPT, 2 layers, width 32, 82 tensors", gpt(32, 2, 64, (2, 8)), 60, args.rounds, **fingerprint),
+        *small_rows,
         row("two Linears", tiny(), 400, args.rounds, **fingerprint),
         row("two Linears", tiny(), 400, args.rounds, **fingerprint, every=10),
         row("two Linears", tiny(), 50, 3, **digest),

@@ -160,7 +160,8 @@ class StepFingerprints:
     def __init__(self, device: OnDevice | None = None) -> None:
         self._number = 0  # tensors since the last :meth:`take`
         self._ends: list[int] = []  # of the steps that have ended
-        self._small: list[Array] = []  # that wait, and their places
+        self._small: list[Array] = []  # that wait, their sizes and places
+        self._sizes: list[int] = []
         self._places: list[int] = []
         self._ready: list[tuple[Sequence[int], Array, Array]] = []  # places, hashes and figures
         self._device = device  # collects tensors on a GPU
@@ -178,6 +179,7 @@ class StepFingerprints:
     def add_small(self, array: Array) -> None:
         """:meth:`add` of a float32 array of 1 to :data:`SMALL` elements that nobody changes."""
         self._small.append(array)
+        self._sizes.append(array.size)
         self._places.append(self._number)
         self._number += 1
 
@@ -192,18 +194,14 @@ class StepFingerprints:
     def end_step(self) -> None:
         """What is added next belongs to the next step. Small steps wait for each other."""
         self._ends.append(self._number)
-        if sum([array.size for array in self._small]) >= SMALL:
+        if sum(self._sizes) >= SMALL:
             self._compute()
 
     def _compute(self) -> None:
-        """Of the small tensors that wait, as many at once as a processor's cache holds."""
-        begin = elements = 0
-        for end, array in enumerate(self._small, 1):
-            elements += array.size
-            if elements >= _TOGETHER or end == len(self._small):
-                self._ready.append((self._places[begin:end], *_together(self._small[begin:end])))
-                begin, elements = end, 0
-        self._small, self._places = [], []
+        """Of the small tensors that wait."""
+        for begin, end in _portions(sizes := tuple(self._sizes)):
+            self._ready.append((self._places[begin:end], *_together(self._small[begin:end], sizes[begin:end])))
+        self._small, self._sizes, self._places = [], [], []
 
     def take(self) -> list[tuple[Array, Array]]:
         """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
@@ -218,45 +216,69 @@ class StepFingerprints:
         return [(bits[begin:end], figures[begin:end]) for begin, end in spans]
 
 
-_TOGETHER = 2**16  # elements of small tensors that are computed in one pass
+_TOGETHER = 2**16  # elements of small tensors that are computed in one pass: as many as a processor's cache holds
+_BLOCK = 16  # elements that are summed first, by a product with ones
 
 
 class _Layout(NamedTuple):
-    """Tensors one behind the other, each from an even element on."""
+    """Tensors one behind the other, each a whole number of blocks long."""
 
     starts: Array  # the first element of each
     weights: Array  # of each word
     signs: Array  # of each element
     sizes: Array
-
-
-_ZERO = bytes(4)
+    pads: list[tuple[int, bytes]]  # places of zeros among the tensors, the last first
 
 
 @functools.lru_cache(maxsize=64)
 def _layout(sizes: tuple[int, ...]) -> _Layout:
-    even = [size + size % 2 for size in sizes]
-    weighted = np.concatenate([weights()[: size // 2] for size in even])
-    return _Layout(np.cumsum([0, *even[:-1]]), weighted, np.concatenate([signs()[:size] for size in even]), np.array(sizes))
+    padded = [-(-size // _BLOCK) * _BLOCK for size in sizes]
+    weighted = np.concatenate([weights()[: size // 2] for size in padded])
+    pads = [(place + 1, bytes(4 * (room - size))) for place, (size, room) in enumerate(zip(sizes, padded)) if room > size]
+    signed = np.concatenate([signs()[:size] for size in padded])
+    return _Layout(np.cumsum([0, *padded[:-1]]), weighted, signed, np.array(sizes), pads[::-1])
 
 
-def _together(arrays: Sequence[Array]) -> tuple[Array, Array]:
-    """Hashes and figures of float32 arrays, a row each. A zero behind an odd number of elements changes neither."""
-    layout = _layout(tuple([array.size for array in arrays]))
+@functools.lru_cache(maxsize=64)
+def _portions(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
+    """From which tensor to which they are computed at once."""
+    ends, elements = [0], 0
+    for place, size in enumerate(sizes, 1):
+        elements += size
+        if elements >= _TOGETHER or place == len(sizes):
+            ends.append(place)
+            elements = 0
+    return list(itertools.pairwise(ends))
+
+
+_ONES = np.ones(_BLOCK, np.float32)
+
+
+def _together(arrays: Sequence[Array], sizes: tuple[int, ...]) -> tuple[Array, Array]:
+    """Hashes and figures of float32 arrays, a row each. Zeros behind a tensor change neither."""
+    layout = _layout(sizes)
+    parts: list[Any] = list(arrays)
+    for place, zeros in layout.pads:
+        parts.insert(place, zeros)
     try:
-        content = b"".join([part for array in arrays for part in list[Any]((array, _ZERO) if array.size % 2 else (array,))])
+        content = b"".join(parts)
     except TypeError:  # an array lies otherwise
-        content = b"".join([array.tobytes() + _ZERO * (array.size % 2) for array in arrays])
+        content = b"".join([part if isinstance(part, bytes) else part.tobytes() for part in parts])
     values = np.frombuffer(content, np.float32)
-    words = values.view(np.uint64)
-    mixed = words >> _HALF
-    mixed ^= words
-    mixed *= layout.weights
-    starts = layout.starts
+    words, starts, blocks = values.view(np.uint64), layout.starts, layout.starts // _BLOCK
+    room = np.empty(len(values), np.float32)
+    mixed = room.view(np.uint64)
+    np.right_shift(words, _HALF, out=mixed)
+    np.bitwise_xor(mixed, words, out=mixed)
+    np.multiply(mixed, layout.weights, out=mixed)
+    bits = np.add.reduceat(mixed, starts // 2)
     figures = np.empty((len(starts), len(FIGURES)))
     with np.errstate(all="ignore"):
-        figures[:, 0] = np.sqrt(np.add.reduceat(values * values, starts))
-        figures[:, 1] = np.add.reduceat(values, starts) / layout.sizes
-        figures[:, 2] = np.maximum(np.maximum.reduceat(values, starts), -np.minimum.reduceat(values, starts))
-        figures[:, 3] = np.add.reduceat(values * layout.signs, starts)
-    return np.add.reduceat(mixed, starts // 2), figures
+        np.multiply(values, values, out=room)
+        figures[:, 0] = np.sqrt(np.add.reduceat(room.reshape(-1, _BLOCK) @ _ONES, blocks))
+        figures[:, 1] = np.add.reduceat(values.reshape(-1, _BLOCK) @ _ONES, blocks) / layout.sizes
+        np.abs(values, out=room)
+        figures[:, 2] = np.maximum.reduceat(room, starts)
+        np.multiply(values, layout.signs, out=room)
+        figures[:, 3] = np.add.reduceat(room.reshape(-1, _BLOCK) @ _ONES, blocks)
+    return bits, figures
