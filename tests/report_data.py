@@ -1,6 +1,5 @@
 """Records as a compare run writes them, made up: what the tests of the report draw."""
 
-import copy
 import math
 import random
 
@@ -188,13 +187,3 @@ def account_data(*, profile=True, native=None, substituted=None, name="ref"):
         if profile
         else None,
     }
-
-
-class ReferenceRun:
-    """A reference run that has counted this."""
-
-    def __init__(self, data):
-        self.data = data
-
-    def to_dict(self):
-        return copy.deepcopy(self.data)

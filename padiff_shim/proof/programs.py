@@ -219,16 +219,31 @@ def generators_restored() -> Iterator[None]:
     if _KEEPING.active:
         yield
         return
-    states = paddle.get_rng_state(), np.random.get_state(), random.getstate(), torch.get_rng_state()
+    states = generator_states()
     _KEEPING.active = True
     try:
         yield
     finally:
         _KEEPING.active = False
-        paddle.set_rng_state(states[0])
-        np.random.set_state(states[1])
-        random.setstate(states[2])
-        torch.set_rng_state(states[3])
+        restore_generators(states)
+
+
+def generator_states() -> dict[str, Any]:
+    """Of all random generators."""
+    return {
+        "random.paddle": paddle.get_rng_state(),
+        "random.numpy": np.random.get_state(),
+        "random.python": random.getstate(),
+        "random.torch": torch.get_rng_state(),
+    }
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Put all random generators back to these states."""
+    paddle.set_rng_state(states["random.paddle"])
+    np.random.set_state(states["random.numpy"])
+    random.setstate(states["random.python"])
+    torch.set_rng_state(states["random.torch"])
 
 
 @contextlib.contextmanager

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import paddle
-import torch
 
 from ..arguments import function
 from ..errors import ArgumentError, PadiffShimError, described
@@ -19,6 +17,7 @@ from ..modes.options import CompareOptions
 from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
+from ..proof.programs import generator_states, restore_generators
 from ..text import listed, many, marked, tr
 
 
@@ -70,22 +69,6 @@ class HarmReport(Presented):
         return Document(self.answer, [], "good" if self else "bad")
 
 
-def _random_states() -> dict[str, Any]:
-    return {
-        "random.paddle": paddle.get_rng_state(),
-        "random.numpy": np.random.get_state(),
-        "random.python": random.getstate(),
-        "random.torch": torch.get_rng_state(),
-    }
-
-
-def _restore_random(states: dict[str, Any]) -> None:
-    paddle.set_rng_state(states["random.paddle"])
-    np.random.set_state(states["random.numpy"])
-    random.setstate(states["random.python"])
-    torch.set_rng_state(states["random.torch"])
-
-
 def _fingerprint(states: dict[str, Any]) -> dict[str, bytes]:
     prints = {name: repr(state).encode() for name, state in states.items() if name in ("random.numpy", "random.python")}
     prints["random.torch"] = states["random.torch"].numpy().tobytes()
@@ -127,7 +110,7 @@ def _outcome(program: Callable[[], Any], state: Sequence[Any], before: Sequence[
         holder.set_state_dict(_copy(saved))
         for parameter in holder.parameters() if hasattr(holder, "parameters") else ():
             parameter.clear_gradient(False)
-    _restore_random(seeds)
+    restore_generators(seeds)
     prints: dict[str, bytes] = {}
     _bits(program(), "result", prints)
     for index, holder in enumerate(state):
@@ -135,7 +118,7 @@ def _outcome(program: Callable[[], Any], state: Sequence[Any], before: Sequence[
         for name, parameter in holder.named_parameters() if hasattr(holder, "named_parameters") else ():
             if parameter.grad is not None:
                 _bits(parameter.grad, f"gradient of {name}", prints)
-    prints.update(_fingerprint(_random_states()))
+    prints.update(_fingerprint(generator_states()))
     return prints
 
 
@@ -179,7 +162,7 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
                 )
             )
     before = [_copy(holder.state_dict()) for holder in state]
-    seeds = _random_states()
+    seeds = generator_states()
     native = _outcome(program, state, before, seeds)
     again = _outcome(program, state, before, seeds)
     mode = opened(CompareOptions(**options))  # settings from outside do not count: carry= above all
@@ -189,7 +172,7 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     finally:
         for holder, saved in zip(state, before):
             holder.set_state_dict(saved)
-        _restore_random(seeds)
+        restore_generators(seeds)
     report = HarmReport(len(native), run=run)
     for name in sorted({*native, *compared}):
         if native.get(name) != again.get(name):

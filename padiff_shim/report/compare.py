@@ -307,21 +307,14 @@ def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, 
         return (
             tr("No fault was found but known differences.") if known else tr("No fault was found, but nothing could be verified.")
         )
+    results = tr("all other results") if others else tr("all results")
     if not largest:
-        or_rounding = tr(", or only rounding") if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
-        if others:
-            return tr(
-                "No wrong kernel found: all other results that could be judged are equal{or_rounding}.", or_rounding=or_rounding
-            )
-        return tr("No wrong kernel found: all results that could be judged are equal{or_rounding}.", or_rounding=or_rounding)
+        rounding = tr(", or only rounding") if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
+        return tr("No wrong kernel found: {results} that could be judged are equal{rounding}.", results=results, rounding=rounding)
     record: Mapping[str, Any] = largest[0][0]
     _, difference, allowed = words.innocent(record)
     if difference == "0":
-        return (
-            tr("No wrong kernel found: all other results are equal.")
-            if others
-            else tr("No wrong kernel found: all results are equal.")
-        )
+        return tr("No wrong kernel found: {results} are equal.", results=results)
     if not size:
         return tr("No wrong kernel found, only rounding.")
     what = "" if brief else f"{shown(record['op'])} {shown(record.get('tensor'))}{_at(record)}"

@@ -12,7 +12,6 @@ from ..present.annotations import Finding, places_of
 from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REFERENCE, rounds
 from ..text import SENTENCE, code_line, from_log, joined, many, shown, tr
 from .compare import share, without_kernel
-from .source import Substituted
 
 REST = "rest"
 FORWARD = (REFERENCE, NATIVE, MOVES)
@@ -143,6 +142,14 @@ class ReferenceFigures:
         self.left_out = sum(stayed.calls for stayed in self.stayed if stayed.wanted)
         self.exact = integers + sum(stayed.calls for stayed in self.stayed if not stayed.rounds)
         self.profile = data.get("profile")
+
+    def __bool__(self) -> bool:
+        """Whether float calls were seen, and all of them ran on the reference's kernels."""
+        return bool(self.substituted) and not self.native
+
+    def findings(self) -> list[Finding]:
+        """What stayed on Paddle's kernels though it rounds and nobody left it out, each op and reason at its lines."""
+        return [_finding(stayed) for stayed in self.stayed if stayed.rounds and not stayed.wanted]
 
     @property
     def places(self) -> list[Mapping[str, Any]]:
@@ -340,23 +347,6 @@ def seconds_of(seconds: float) -> str:
     return "< 0.1 µs" if seconds > 0 else ""
 
 
-def complete(run: Substituted) -> bool:
-    """Whether float calls were seen, and all of them ran on the reference's kernels."""
-    figures = ReferenceFigures(run.to_dict())
-    return bool(figures.substituted) and not figures.native
-
-
-def headline(run: Substituted) -> str:
-    """How much ran on the reference's kernels, and what did not."""
-    return ReferenceFigures(run.to_dict()).headline()
-
-
-def findings(run: Substituted) -> list[Finding]:
-    """What stayed on Paddle's kernels though it rounds and nobody left it out, each op and reason at its lines."""
-    stayed = [each for each in ReferenceFigures(run.to_dict()).stayed if each.rounds and not each.wanted]
-    return [_finding(each) for each in stayed]
-
-
 def _finding(stayed: Stayed) -> Finding:
     places = [place for line, _ in stayed.lines for place in places_of(line)]
     text = tr("{op}: {reason}", op=shown(stayed.op), reason=from_log(stayed.reason))
@@ -365,27 +355,26 @@ def _finding(stayed: Stayed) -> Finding:
     )
 
 
-def document(run: Substituted) -> doc.Document:
+def document(run: ReferenceFigures) -> doc.Document:
     """The run: coverage, then times, what stayed native, layers, lines and ops."""
-    run_figures = ReferenceFigures(run.to_dict())
-    backend = shown(run_figures.backend)
-    command = tr("Command: {command}", command=shown(run_figures.command, SENTENCE)) if run_figures.command else ""
+    backend = shown(run.backend)
+    command = tr("Command: {command}", command=shown(run.command, SENTENCE)) if run.command else ""
     meaning = tr(
         "on {backend}: ran on {backend}'s kernel. native: on Paddle's, for the reason that stands there; what is computed from it "
         "differs from a twin by Paddle's rounding.",
         backend=backend,
     )
-    time = doc.Section(tr("Where the time went"), _time(run_figures))
+    time = doc.Section(tr("Where the time went"), _time(run))
     return doc.Document(
-        run_figures.headline(),
+        run.headline(),
         [
-            doc.Facts([*filter(None, [command, run_figures.without_kernel()]), *run_figures.costs()]),
-            doc.Notes(list(map(from_log, run_figures.warnings)), warning=True),
-            time if run_figures.profile else doc.Only((doc.PAGE,), [time]),
-            _native(run_figures),
-            doc.Section(tr("Coverage by layer"), [_layers(run_figures)], tr("Each layer with those inside of it."), folded=True),
-            doc.Section(tr("Lines of the program"), [_lines(run_figures)], tr("The longest first."), folded=True),
-            doc.Section(tr("Ops"), [_ops(run_figures)], folded=True),
+            doc.Facts([*filter(None, [command, run.without_kernel()]), *run.costs()]),
+            doc.Notes(list(map(from_log, run.warnings)), warning=True),
+            time if run.profile else doc.Only((doc.PAGE,), [time]),
+            _native(run),
+            doc.Section(tr("Coverage by layer"), [_layers(run)], tr("Each layer with those inside of it."), folded=True),
+            doc.Section(tr("Lines of the program"), [_lines(run)], tr("The longest first."), folded=True),
+            doc.Section(tr("Ops"), [_ops(run)], folded=True),
             doc.Only((doc.MARKDOWN,), [doc.Folded(tr("What the words mean"), [doc.Paragraph(meaning)])]),
         ],
         title=tr("padiff_shim: reference report"),

@@ -25,13 +25,6 @@ class Records(Protocol):
         """They as in the log, not to be changed."""
 
 
-class Substituted(Protocol):
-    """A run of reference mode."""
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Everything counted."""
-
-
 class Compared(Protocol):
     """A run of compare mode."""
 

@@ -276,12 +276,12 @@ class Run(Presented):
         }
 
     def __bool__(self) -> bool:
-        return reference.complete(self)
+        return bool(reference.ReferenceFigures(self.to_dict()))
 
     @property
     def answer(self) -> str:
         """How much ran on the reference's kernels, and what did not."""
-        return reference.headline(self)
+        return reference.ReferenceFigures(self.to_dict()).headline()
 
     def _shorter(self) -> Iterator[str]:
         return reference.ReferenceFigures(self.to_dict()).shorter()
@@ -289,7 +289,7 @@ class Run(Presented):
     @property
     def findings(self) -> list[Finding]:
         """What stayed on Paddle's kernels, the commonest calls of an op and reason first."""
-        return reference.findings(self)
+        return reference.ReferenceFigures(self.to_dict()).findings()
 
     def _versions(self) -> str:
         versions = version_words(self.environment)
@@ -297,7 +297,7 @@ class Run(Presented):
 
     def content(self) -> Document:
         """Coverage, where the time went, what stayed native, layers, lines and ops."""
-        return reference.document(self)
+        return reference.document(reference.ReferenceFigures(self.to_dict()))
 
 
 def command() -> str:

@@ -118,7 +118,7 @@ class Shouting:
 
 @pytest.mark.parametrize("name", ["compare", "reference"])
 def test_a_catalogue_reaches_all_of_a_report(name, monkeypatch):
-    from report_data import ReferenceRun, account_data
+    from report_data import account_data
 
     from padiff_shim.present.text import render
     from padiff_shim.report import compare, reference
@@ -127,7 +127,7 @@ def test_a_catalogue_reaches_all_of_a_report(name, monkeypatch):
     monkeypatch.setattr(sys, "argv", [])
     made = {
         "compare": lambda: compare.document(CompareRun()),
-        "reference": lambda: reference.document(ReferenceRun(account_data())),
+        "reference": lambda: reference.document(reference.ReferenceFigures(account_data())),
     }
     before = render(made[name](), 120)
     monkeypatch.setattr(language, "_catalogue", lambda name: Shouting())

@@ -4,12 +4,12 @@ import random
 
 import pytest
 import report_page
-from report_data import ReferenceRun, account_data, record, run_of
+from report_data import account_data, record, run_of
 from report_page import DESKTOP
 
 from padiff_shim.present import html
 from padiff_shim.present.html import markup, pieces
-from padiff_shim.report.reference import document
+from padiff_shim.report.reference import ReferenceFigures, document
 
 browser, show = report_page.browser, report_page.show  # fixtures
 PHONE = {"width": 390, "height": 844}
@@ -88,4 +88,4 @@ def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, vi
     for place in (*data["lines"], *data["profile"]["places"]):
         place["site"] = place["site"] and site
     with report_page.pages(browser, tmp_path) as pages:
-        assert pages(html.render(document(ReferenceRun(data))), viewport=viewport).evaluate(BROKEN) == []
+        assert pages(html.render(document(ReferenceFigures(data))), viewport=viewport).evaluate(BROKEN) == []

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from report_data import ReferenceRun, account_data
+from report_data import account_data
 
 from padiff_shim.errors import FileError
 from padiff_shim.present import html, markdown, text
@@ -14,15 +14,15 @@ EVIL = "</script><b onload=x>&`|*\x1b[31m"
 
 
 def page_of(data):
-    return html.render(document(ReferenceRun(data)))
+    return html.render(document(ReferenceFigures(data)))
 
 
 def text_of(data, width=None, **look):
-    return text.render(document(ReferenceRun(data)), width, **look)
+    return text.render(document(ReferenceFigures(data)), width, **look)
 
 
 def markdown_of(data):
-    return markdown.render(document(ReferenceRun(data)))
+    return markdown.render(document(ReferenceFigures(data)))
 
 
 def test_the_headline_names_what_stayed_native_most_and_where():

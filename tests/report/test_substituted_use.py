@@ -2,11 +2,11 @@
 
 import pytest
 import report_page
-from report_data import ReferenceRun, account_data
+from report_data import account_data
 from report_page import DESKTOP, scrolls_sideways
 
 from padiff_shim.present import html
-from padiff_shim.report.reference import document
+from padiff_shim.report.reference import ReferenceFigures, document
 
 PHONE = {"width": 390, "height": 844}
 LONG = "a_layer_with_a_very_long_name" * 12
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 def opened(browser, tmp_path):
     """A function: data and options of the browser -> the open page."""
     with report_page.pages(browser, tmp_path) as pages:
-        yield lambda data, **options: pages(html.render(document(ReferenceRun(data))), **options)
+        yield lambda data, **options: pages(html.render(document(ReferenceFigures(data))), **options)
 
 
 def brightness(page):

@@ -38,14 +38,11 @@ NAMES = {
 }
 
 
-class Reference:
-    def __init__(self, layer, site):
-        self.data = account_data()
-        for place in (*self.data["lines"], *self.data["profile"]["places"]):
-            place["layer"], place["site"] = place["layer"] and layer, place["site"] and site
-
-    def to_dict(self):
-        return self.data
+def substituted(layer, site):
+    data = account_data()
+    for place in (*data["lines"], *data["profile"]["places"]):
+        place["layer"], place["site"] = place["layer"] and layer, place["site"] and site
+    return reference.document(reference.ReferenceFigures(data))
 
 
 class Compared:
@@ -145,7 +142,7 @@ def difference(layer, site):
 
 PRINTED = {
     "diff": lambda *names, **look: difference(*names).text(**look),
-    "reference": lambda *names, **look: terminal.render(reference.document(Reference(*names)), **look),
+    "reference": lambda *names, **look: terminal.render(substituted(*names), **look),
     "compare": lambda *names, **look: terminal.render(compare.document(Compared(*names)), **look),
     "proof": lambda *names, **look: terminal.render(proof_document(Proof(*names)), **look),
     "bisect": lambda *names, **look: bisection(*names).text(**look),
@@ -188,7 +185,7 @@ def test_words_that_have_room_are_whole(what):
 @pytest.mark.parametrize("length", [40, 60, 70, 76, 200])
 def test_a_layer_is_not_listed_without_its_share(length):
     """Where names leave no room for figures beside them, rows are paragraphs."""
-    text = terminal.render(reference.document(Reference("l" * length, "train.py:7 in forward")), 80)
+    text = terminal.render(substituted("l" * length, "train.py:7 in forward"), 80)
     layers = text.partition("\nCoverage by layer")[2].partition("\nLines")[0]
     assert re.search(r"\d %", layers)
 
@@ -199,7 +196,7 @@ MARKDOWN = {
     "drift": drift,
     "proof": lambda *names: Shown(proof_document(Proof(*names))),
     "compare": lambda *names: Shown(compare.document(Compared(*names))),
-    "reference": lambda *names: Shown(reference.document(Reference(*names))),
+    "reference": lambda *names: Shown(substituted(*names)),
     "diff": difference,
 }
 
