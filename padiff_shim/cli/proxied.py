@@ -71,7 +71,8 @@ def both(word: str, builders: Builders) -> tuple[Any, Any, list[Lacking]]:
                     lines=lines,
                 )
             ) from None
-        forwards = [inspect.unwrap(type(layer).forward) for layer in port.sublayers(include_self=True)]
+        layers = port.sublayers(include_self=True) if hasattr(port, "sublayers") else []  # prove says what else it may be
+        forwards = [inspect.unwrap(type(layer).forward) for layer in layers]
         lacking = scope.lacking(forward.__code__.co_filename for forward in forwards)
     return port, original, lacking
 
@@ -89,24 +90,26 @@ class _Scope:
 
     def __init__(self, word: str) -> None:
         place = word.partition("?")[0].rpartition(":")[0]
-        self.package = "" if place.endswith(".py") else place.partition(".")[0]
-        self.folder = Path(place).resolve() if place.endswith(".py") else Path(str(sys.modules[self.package].__file__))
-        self.folder = self.folder.parent
+        module = None if place.endswith(".py") else sys.modules[place.partition(".")[0]]
+        folders = list(getattr(module, "__path__", ()))
+        self.file = str(Path(place).resolve()) if module is None else str(module.__file__)
+        self.packaged, self.folder = bool(folders), Path(folders[0]) if folders else Path(self.file).parent
         loaded = list(sys.modules.items())
         self.originals = {name: module for name, module in loaded if self.has(getattr(module, "__file__", None))}
 
     def has(self, file: str | None) -> bool:
-        """Whether a file is one of its modules'."""
-        inside = file is not None and self.folder in Path(file).parents
-        return inside and (bool(self.package) or "site-packages" not in str(file))
+        """Whether a file is one of its modules': an environment beside a file is none of its neighbours."""
+        if file is None or self.folder not in Path(file).parents:
+            return False
+        return self.packaged or file == self.file or "site-packages" not in Path(file).parts
 
     @contextlib.contextmanager
     def apart(self) -> Iterator[None]:
         """Its modules are imported anew meanwhile; packages only as far as their modules are named."""
         for name in self.originals:
             del sys.modules[name]
-        for name, module in self.originals.items() if self.package else ():
-            if hasattr(module, "__path__"):
+        for name, module in self.originals.items():
+            if self.packaged and hasattr(module, "__path__"):
                 sys.modules[name] = _Package(name, module, self.originals)
         try:
             yield

@@ -71,7 +71,7 @@ def source(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
-@pytest.mark.parametrize("word", ["net.py:Net", "net.py:Net?wide=6", "packed.models:Net", "packed:Net"])
+@pytest.mark.parametrize("word", ["net.py:Net", "net.py:Net?wide=6", "net:Net", "packed.models:Net", "packed:Net"])
 def test_torchs_source_is_proven_as_paddle(word, source, capsys):
     assert main(["prove", "--proxy", word, "--inputs", "2x4"]) == 0
     captured = capsys.readouterr()
