@@ -260,7 +260,7 @@ def test_a_mistake_is_one_finding(name, tmp_path):
 def test_beside_values_that_are_exchanged_other_mistakes_stay_findings(tmp_path):
     gates, bound = WRONG["wavenet: gates"][:2], WRONG["wavenet: padding"][:2]
     proof = proven("wavenet", planted("wavenet", (*gates, *bound), tmp_path), weights="random")
-    assert {mistake.cause for mistake in proof.mistakes} == {Cause.ATTRIBUTE, Cause.WEIGHT}, str(proof)
+    assert {mistake.cause for mistake in proof.mistakes} == {Cause.ATTRIBUTE, Cause.OPERAND}, str(proof)
 
 
 def test_behind_what_is_too_much_other_mistakes_stay_findings(tmp_path):
