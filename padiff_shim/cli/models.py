@@ -71,7 +71,7 @@ class Builders:
         side = SIDES[argument]
         target = load(word.partition("?")[0], argument)
         shared, own = self._arguments[""], self._arguments[side] | _spoken(word, argument)
-        if not callable(target) or _is_model(target):
+        if not callable(target) or (hasattr(target, "parameters") and not inspect.isclass(target)):
             if shared or own or side in self._config:
                 other = _other(side)
                 hint = (
@@ -167,10 +167,6 @@ def _other(side: str) -> str:
     return "torch" if side == "paddle" else "paddle"
 
 
-def _is_model(target: Any) -> bool:
-    return hasattr(target, "parameters") and not inspect.isclass(target)
-
-
 def _parameters(target: Any) -> dict[str, inspect.Parameter] | None:
     """What a function or class takes by name; None if it has no signature."""
     try:
@@ -261,7 +257,8 @@ def _config(kind: type[Any] | None, values: dict[str, Any], option: str) -> Any:
     parameters = _parameters(kind)
     made = getattr(kind, "from_dict", None)
     if not callable(made) and parameters is not None and not _takes_any(parameters):
-        values = {name: item for name, item in values.items() if name in parameters or not _is_of_library(name)}
+        # But what says which library wrote the file, and nothing of the model.
+        values = {name: item for name, item in values.items() if name in parameters or not (name[:1] == "_" or name in _OF_LIBRARY)}
         for name in values:
             if name not in parameters:
                 raise ArgumentError(
@@ -279,11 +276,6 @@ def _config(kind: type[Any] | None, values: dict[str, Any], option: str) -> Any:
                 error=error,
             )
         ) from error
-
-
-def _is_of_library(name: str) -> bool:
-    """Whether a value says which library wrote the file, and nothing of the model."""
-    return name.startswith("_") or name in _OF_LIBRARY
 
 
 def _plain(values: Any) -> Any:

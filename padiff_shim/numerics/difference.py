@@ -199,7 +199,9 @@ class Pieces:
             return self.look(0, self.count)
         seen = [self.look(low, min(low + CHUNK, self.count)) for low in range(0, self.count, CHUNK)]
         apart, size, mean, largest, different, top, peak, finite = zip(*seen)
-        sizes = _together(apart), _together(size), _sum(mean), max(largest), sum(different), max(top), max(peak)
+        # Added one after the other, in whatever Python.
+        total = functools.reduce(operator.add, mean, 0.0)
+        sizes = _together(apart), _together(size), total, max(largest), sum(different), max(top), max(peak)
         return ChunkStatistics(*sizes, all(finite))
 
     def peaks(self) -> tuple[Peaks, Peaks | None]:
@@ -219,11 +221,6 @@ class Pieces:
 def _together(norms: Iterable[float]) -> float:
     """The norm of what has these norms in its pieces."""
     return functools.reduce(math.hypot, norms, 0.0)
-
-
-def _sum(parts: Iterable[float]) -> float:
-    """One after the other, in whatever Python."""
-    return functools.reduce(operator.add, parts, 0.0)
 
 
 def _root(squares: float, values: Array) -> float:

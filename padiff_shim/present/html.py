@@ -131,7 +131,8 @@ def render(made: Document) -> str:
     facts = "".join(map(_written_facts, (block for block in parts if isinstance(block, document.Facts))))
     body = [f'<header class="top"><div><h1>{_headline(made)}</h1>{facts}</div></header>']
     if made.contents:
-        body.append(f"<nav>{' '.join(_link(number, section) for number, section in enumerate(sections))}</nav>")
+        links = (f'<a href="#part{number}">{_text(section.title)}</a>' for number, section in enumerate(sections))
+        body.append(f"<nav>{' '.join(links)}</nav>")
     for block in parts:
         if isinstance(block, document.Section):
             body.append(_section(block, f"part{sections.index(block)}" if made.contents else ""))
@@ -141,10 +142,6 @@ def render(made: Document) -> str:
     return (
         f'<!doctype html>\n<html lang="{LANGUAGE_TAGS[current()]}"><head>{head}</head><body><main>\n{text}\n</main></body></html>\n'
     )
-
-
-def _link(number: int, section: document.Section) -> str:
-    return f'<a href="#part{number}">{_text(section.title)}</a>'
 
 
 def _headline(made: Document) -> str:
@@ -309,16 +306,13 @@ _WIDE, _HIGH, _MARGIN, _BELOW, _ABOVE = 720, 260, 84, 44, 12  # of a chart, and 
 
 def _scatter(block: document.Scatter) -> str:
     """Points on a logarithmic axis."""
-    sizes = [math.log10(point.y) for point in block.points]
-    low = math.floor(min(sizes))
-    high = max(math.ceil(max(sizes)), low + 1)
+    part, marks = _logarithmic([point.y for point in block.points])
     last = max(block.last, 1)
     dots = "".join(
         f'<circle class="{"dot soft" if point.soft else "dot"}" cx="{_along(point.x / last):.1f}" '
-        f'cy="{_up((size - low) / (high - low)):.1f}" r="3"/>'
-        for point, size in zip(block.points, sizes)
+        f'cy="{_up(part(point.y)):.1f}" r="3"/>'
+        for point in block.points
     )
-    marks = [((mark - low) / (high - low), f"1e{mark}") for mark in range(low, high + 1, max(1, (high - low) // 3))]
     return _framed(dots, marks, ("0", f"{last:,}"), block.across, block.up)
 
 

@@ -233,8 +233,9 @@ def _op(row: CarrierRow) -> str:
 
 def _carrier(row: CarrierRow) -> doc.Row:
     units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
-    share = doc.Cell([f"{row.share:.1%}"], "warning", row.share)
-    return shown(row.layer) or tr("(the model)"), _op(row), str(row.calls), *units, f"{row.own:.1%}", share
+    own, carried = (f"{round(part, 3) + 0.0:.1%}" for part in (row.own, row.share))  # no -0.0%
+    share = doc.Cell([carried], "warning", row.share)
+    return shown(row.layer) or tr("(the model)"), _op(row), str(row.calls), *units, own, share
 
 
 def _other_carriers(rows: Sequence[CarrierRow]) -> doc.Row:
