@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import json
+import math
 import re
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -313,6 +314,9 @@ def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
     return pairs or None
 
 
+_MOST_NUMBERS = 2**32  # of a shape that is asked for
+
+
 def model_inputs(word: str, option: str = "--inputs") -> Any:
     """The inputs of both models: numbers of a shape, arrays of a file, or the named object; a function is called if it can be.
 
@@ -320,9 +324,11 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
     """
     import numpy as np
 
-    if form := re.fullmatch(r"(\d+(?:x\d+)*)(?::(\d+))?", word):
-        rng, shape = np.random.default_rng(0), [*map(int, form[1].split("x"))]
-        return rng.integers(0, max(int(form[2]), 1), shape) if form[2] else rng.standard_normal(shape, "float32")
+    form = re.fullmatch(r"([1-9]\d*(?:x[1-9]\d*)*)(?::([1-9]\d*))?", word)
+    shape = [*map(int, form[1].split("x"))] if form else []
+    if form and math.prod(shape) < _MOST_NUMBERS:
+        rng = np.random.default_rng(0)
+        return rng.integers(0, int(form[2]), shape) if form[2] else rng.standard_normal(shape, "float32")
     if Path(word).suffix not in (".npy", ".npz"):
         if ":" not in word:
             raise ArgumentError(
