@@ -136,6 +136,9 @@ def table(answers: list[Answer]) -> Iterator[str]:
                 word, other = answer.plant.argument, answer.torchs
                 renamed = f" ({other})" if answer.mended and other not in (word, "") else ""
                 cells[not answer.mended].setdefault(answer.plant.function.__name__.strip("_"), []).append(word + renamed)
+        for line in planted_lines.LINES.values():
+            if line.row[0] == family:
+                cells[0].setdefault(line.row[1], []).append(line.row[2])
         if any(cells):
             shown = ("; ".join(f"`{call}` {', '.join(sorted({*words}))}" for call, words in cell.items()) for cell in cells)
             yield f"| {family} | {' | '.join(shown)} |"

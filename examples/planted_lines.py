@@ -18,7 +18,7 @@ import padiff_shim
 class Lines(NamedTuple):
     """The lines of a port's forward and of its original's; ``layers``: what both have as ``self.n``.
 
-    ``train``: both train; ``both``: gradients are compared, too.
+    ``train``: both train; ``both``: gradients are compared, too. ``row``: family, call and arguments in the table of docs/prove.md.
     """
 
     wrong: str
@@ -26,6 +26,7 @@ class Lines(NamedTuple):
     layers: tuple[str, str] = ("None", "None")
     train: bool = False
     both: bool = False
+    row: tuple[str, str, str] = ("", "", "")
 
 
 _MODULE = """\
@@ -146,10 +147,6 @@ LINES = {
         "return q @ (paddle.eye(8) * 2.0)",
         "return q @ (torch.eye(8) * 3.0)",
     ),
-    "full": Lines(
-        "return q * paddle.full([8], 0.5)+k",
-        "return q * torch.full((8,), 0.25)+k",
-    ),
     "set slice value": Lines(
         "h = q * 2.0\nh[:, 0] = 0.0\nreturn h + k",
         "h = q * 2.0\nh[:, 0] = 1.0\nreturn h + k",
@@ -195,7 +192,7 @@ LINES = {
         "h = q * 2.0\nh += k\nreturn h",
     ),
     "idiv": Lines(
-        "h = q * 2.0\nh /= 2.0\nreturn h",
+        "h = q * 2.0\nh /= 5.0\nreturn h",
         "h = q * 2.0\nh /= 4.0\nreturn h",
     ),
     "multiply": Lines(
@@ -428,11 +425,6 @@ LINES = {
         "return self.k(q)",
         train=True,
     ),
-    "dropout p": Lines(
-        "return self.k(F.dropout(q, 0.5))",
-        "return self.k(F.dropout(q, 0.25))",
-        train=True,
-    ),
     "rrelu": Lines(
         "return self.k(F.rrelu(q, training=True))",
         "return self.k(F.leaky_relu(q, 0.2))",
@@ -473,5 +465,112 @@ LINES = {
     "set two": Lines(
         "h = q * 2.0\nh[:, 0] = 0.0\nh[:, 1] = 1.0\nreturn h + k",
         "h = q * 2.0\nh[:, 0] = 0.0\nh[:, 2] = 1.0\nreturn h + k",
+    ),
+    "scaled_dot_product_attention is_causal": Lines(
+        "a, b = q.unsqueeze(2), k.unsqueeze(2)\nreturn F.scaled_dot_product_attention(a, b, b).squeeze(2)",
+        "return F.scaled_dot_product_attention(q, k, k, is_causal=True)",
+        row=("attention", "scaled_dot_product_attention", "is_causal"),
+    ),
+    "flash_attention causal": Lines(
+        "a, b = q.unsqueeze(2), k.unsqueeze(2)\nreturn F.flash_attention.flash_attention(a, b, b)[0].squeeze(2)",
+        "return F.scaled_dot_product_attention(q, k, k, is_causal=True)",
+        row=("attention", "flash_attention", "causal (is_causal)"),
+    ),
+    "arange start end step": Lines(
+        "return q + paddle.arange(0, 8, 1).astype('float32')",
+        "return q + torch.arange(1, 17, 2).float()",
+        row=("creation", "arange", "start, end, step"),
+    ),
+    "full fill_value": Lines(
+        "return q * paddle.full([8], 0.5) + k",
+        "return q * torch.full([8], 0.25) + k",
+        row=("creation", "full", "fill_value"),
+    ),
+    "cholesky upper": Lines(
+        "s = q @ q.transpose([0, 2, 1]) + paddle.eye(6)\nreturn paddle.linalg.cholesky(s, upper=True)",
+        "s = q @ q.mT + torch.eye(6)\nreturn torch.linalg.cholesky(s)",
+        row=("decomposition", "cholesky", "upper"),
+    ),
+    "triangular_solve upper": Lines(
+        "s = q @ q.transpose([0, 2, 1]) + paddle.eye(6)\nreturn paddle.linalg.triangular_solve(s, k, upper=True)",
+        "s = q @ q.mT + torch.eye(6)\nreturn torch.linalg.solve_triangular(s, k, upper=False)",
+        row=("decomposition", "triangular_solve", "upper"),
+    ),
+    "triangular_solve unitriangular": Lines(
+        "s = q @ q.transpose([0, 2, 1]) + paddle.eye(6)\nreturn paddle.linalg.triangular_solve(s, k, unitriangular=True)",
+        "s = q @ q.mT + torch.eye(6)\nreturn torch.linalg.solve_triangular(s, k, upper=True)",
+        row=("decomposition", "triangular_solve", "unitriangular"),
+    ),
+    "dropout p": Lines(
+        "return F.dropout(q, 0.5)",
+        "return F.dropout(q, 0.25)",
+        train=True,
+        row=("dropouts", "dropout", "p"),
+    ),
+    "dropout mode": Lines(
+        "return F.dropout(q, 0.5, mode='downscale_in_infer')",
+        "return F.dropout(q, 0.5)",
+        train=True,
+        row=("dropouts", "dropout", "mode"),
+    ),
+    "dropout axis": Lines(
+        "return F.dropout(q, 0.5, axis=0)",
+        "return F.dropout(q, 0.5)",
+        train=True,
+        row=("dropouts", "dropout", "axis"),
+    ),
+    "dropout2d p": Lines(
+        "return F.dropout2d(q.unsqueeze(1), 0.5)",
+        "return F.dropout2d(q.unsqueeze(1), 0.25)",
+        train=True,
+        row=("dropouts", "dropout2d", "p"),
+    ),
+    "fft n": Lines(
+        "return paddle.fft.fft(q, n=4).real()",
+        "return torch.fft.fft(q, n=6).real",
+        row=("fft", "fft", "n"),
+    ),
+    "fft axis": Lines(
+        "return paddle.fft.fft(q, axis=1).real()",
+        "return torch.fft.fft(q, dim=-1).real",
+        row=("fft", "fft", "axis (dim)"),
+    ),
+    "rfft norm": Lines(
+        "return paddle.fft.rfft(q).abs()",
+        "return torch.fft.rfft(q, norm='ortho').abs()",
+        row=("fft", "rfft", "norm"),
+    ),
+    "fft2 axes": Lines(
+        "return paddle.fft.fft2(q, axes=[0, 1]).real()",
+        "return torch.fft.fft2(q).real",
+        row=("fft", "fft2", "axes (dim)"),
+    ),
+    "hfft norm": Lines(
+        "return paddle.fft.hfft(q)",
+        "return torch.fft.hfft(q, norm='forward')",
+        row=("fft", "hfft", "norm"),
+    ),
+    "send_u_recv reduce_op": Lines(
+        "i = paddle.to_tensor([0, 0, 1, 1, 2, 2])\nreturn paddle.geometric.send_u_recv(q[0], paddle.arange(6), i, reduce_op='sum')",
+        "i = torch.tensor([0, 0, 1, 1, 2, 2])\nreturn torch.zeros(6, 8).index_reduce(0, i, q[0], 'mean', include_self=False)",
+        row=("graph", "send_u_recv", "reduce_op (reduce)"),
+    ),
+    "SimpleRNN activation": Lines(
+        "return self.n(q)[0]",
+        "return self.n(q)[0]",
+        layers=("paddle.nn.SimpleRNN(8, 5)", "torch.nn.RNN(8, 5, batch_first=True, nonlinearity='relu')"),
+        row=("rnn", "SimpleRNN", "activation (nonlinearity)"),
+    ),
+    "LSTM time_major": Lines(
+        "return self.n(q)[0]",
+        "return self.n(q)[0]",
+        layers=("paddle.nn.LSTM(8, 5, time_major=True)", "torch.nn.LSTM(8, 5, batch_first=True)"),
+        row=("rnn", "LSTM", "time_major (batch_first)"),
+    ),
+    "uniform min max": Lines(
+        "return q + paddle.uniform(q.shape, min=-1.0, max=1.0)",
+        "return q + torch.rand(q.shape)",
+        train=True,
+        row=("random", "uniform", "min, max"),
     ),
 }

@@ -274,6 +274,7 @@ def _bounds_nothing(value: Any) -> bool:
 # Arguments that say nothing of what is computed, or that Paddle's own functions make of others, or write an operand.
 _SETTLED = frozenset({
     "name", "dtype", "out", "inplace", "data_format", "place", "use_cudnn", "seed", "channel_dim", "op_type", "padding_algorithm",
+    "input_size", "hidden_size", "num_layers", "is_bidirec",
 })  # fmt: skip
 _WRITES = frozenset({"embedding"})  # its max_norm scales the table itself
 _STATISTICS = {"running_mean", "running_var"}  # a call may write them
@@ -395,7 +396,7 @@ def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
                 result = call.function(*bound.args, **bound.kwargs)
     except Exception:  # any answer of Paddle's to arguments that nobody has written
         return None
-    tensors = [leaf for _, leaf in leaves(result) if type(leaf) in TENSOR_TYPES and leaf._is_initialized()]
+    tensors = [leaf for _, leaf in leaves(result) if type(leaf) in TENSOR_TYPES and leaf._is_initialized() and leaf.size]
     with paused():
         sides = [to_torch(tensor.detach()).clone() for tensor in tensors]
     return Outcome([side for side in sides if side.is_floating_point() or side.is_complex()], called.calls)
@@ -668,8 +669,8 @@ def _operands(call: ApiCall, changes: Mapping[str, Any]) -> Iterator[dict[str, A
     tensors = {
         name: value
         for name, value in call.arguments.items()
-        if type(value) in TENSOR_TYPES and not (value.persistable or name in changes)
-    }  # weights and statistics have partners
+        if type(value) in TENSOR_TYPES and value.size and not (value.persistable or name in changes)
+    }  # weights and statistics have partners; what is empty is room for a state
     for name, other in itertools.permutations(call.arguments if call.symbol else tensors, 2):
         if call.arguments[name] is not call.arguments[other]:
             yield from [{name: Name(other)}] if {name, other} <= {*tensors} else []

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import linecache
 import re
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +18,9 @@ import torch
 from ..dispatch.call_site import at_line
 from ..errors import TransferError
 from ..frameworks.memory import TORCH_DTYPES
+from ..interrupts import let_pass
 from ..measure.bits import largest
+from ..present.annotations import Patch
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
@@ -35,6 +39,7 @@ from .agreement import (
     floor_of,
     rounding_noise,
 )
+from .bits.source import in_place
 from .causes import (
     BACKWARD,
     FORWARD,
@@ -287,7 +292,29 @@ class _MistakeSearch:
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
         training = self._sides[1].model.training
         evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys(), training, answering=answering)
-        return diagnosed([difference], evidence)[0]
+        difference = diagnosed([difference], evidence)[0]
+        helps = difference.rewrite is None or self._helps(difference.rewrite.patch(), _agreeing(matching, self._port.trace))
+        return difference if helps else replace(difference, rewrite=None)
+
+    def _helps(self, patch: Patch | None, agreed: int) -> bool:
+        """Whether both agree in more with another line; before Python 3.11 it is not tried."""
+        if patch is None or sys.version_info < (3, 11):
+            return patch is not None
+        tables = self._tables or Exchange()
+        capturing = functools.partial(
+            Capture, forced={**tables.calls, **self._forced}, tables=tables.constants, attributes=self._attributes
+        )
+        try:
+            with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}) as changed:
+                if not changed:  # one of several functions of a name, which cannot be told apart
+                    return True
+                outcome = self._sides[1].run_wide(capturing)
+        except Exception as error:  # whatever the changed line raises
+            let_pass(error)
+            return False
+        after = _agreeing(Matching(self._original.trace, outcome.trace, self._tolerance), outcome.trace)
+        outcome.trace.forget()
+        return after > agreed
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
         """Where the port's gradient goes back, and the original's graph ends."""
@@ -374,6 +401,12 @@ class _MistakeSearch:
             return False  # it was mended, and did not help
         self._forced[node.key] = values
         return True
+
+
+def _agreeing(matching: Matching, port: Trace) -> int:
+    """How many values that the original computes the port computes, too, less those that the port alone computes."""
+    alone = (value for node in port.nodes for value in node.values if not matching.is_matched(value))
+    return sum(value.node is not None for value in matching.of_first) - sum(1 for _ in alone)
 
 
 def _alike(before: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:

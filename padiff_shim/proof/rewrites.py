@@ -331,6 +331,8 @@ def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | 
         beside += [reader for reader in extra.result.readers if not reader.backward]
     call, wanted = beside[-1].api, [operand.value for operand in difference.original.operands] if difference.original else []
     held = [value for call in beside for value in call.results]
+    if any(map(matching.is_matched, held)):
+        return None  # not all of it is too much
     read = [operand.value for call in beside for operand in call.operands if operand.value.node is not None or operand.value.label]
     read = [value for value in dict.fromkeys(read) if value not in held]
     read = [value for value in read if matching.of_second.get(value) in wanted] or read
@@ -421,8 +423,9 @@ def _mended(difference: CallDifference, evidence: Evidence) -> tuple[ApiCall | N
     node, (wanted, *_) = difference.mend or (difference.port, (None,))
     call = None if node is None else node.api
     values = [value for value in evidence.original.values() if wanted is not None and _is_one(value.tensor, wanted)]
-    if difference.cause is Cause.OTHER_OP and difference.mend is None and difference.original is not None:
-        values = [difference.original.result]
+    original = difference.original
+    if original is not None and node is not None and "pool" in original.name and "pool" in node.name:  # of which some have indices
+        values = [original.result]
     if call is None or not values or [other for other in evidence.port.nodes if other.api is call][-1] is not node:
         return None, None
     return call, values[-1]

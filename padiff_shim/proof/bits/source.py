@@ -267,25 +267,26 @@ def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None
 
 
 @contextlib.contextmanager
-def in_place(sources: Mapping[str, str]) -> Iterator[None]:
-    """Within it the functions of some files run as if these held other texts.
+def in_place(sources: Mapping[str, str]) -> Iterator[int]:
+    """Within it the functions of some files run as if these held other texts; how many do so with other code.
 
     Raises:
         SyntaxError: a text is no Python.
     """
-    codes = {
-        (file, code.co_qualname): code
-        for file, text in sources.items()
-        for code in _codes(compile(text, file, "exec", dont_inherit=True))
-    }
+    codes: dict[tuple[str, str], list[CodeType]] = {}
+    for file, text in sources.items():
+        for code in _codes(compile(text, file, "exec", dont_inherit=True)):
+            codes.setdefault((file, code.co_qualname), []).append(code)
     functions = [each for each in gc.get_objects() if type(each) is FunctionType and each.__code__.co_filename in sources]
-    before = [(function, function.__code__) for function in functions]
+    before, changed = [(function, function.__code__) for function in functions], 0
     try:
         for function, code in before:
-            other = codes.get((code.co_filename, code.co_qualname))
-            if other is not None and len(other.co_freevars) == len(code.co_freevars):
-                function.__code__ = other
-        yield
+            named = codes.get((code.co_filename, code.co_qualname), [])
+            others = named if len(named) == 1 else [other for other in named if other.co_firstlineno == code.co_firstlineno]
+            if len(others) == 1 and len(others[0].co_freevars) == len(code.co_freevars):
+                changed += others[0].co_code != code.co_code or others[0].co_consts != code.co_consts
+                function.__code__ = others[0]
+        yield changed
     finally:
         for function, code in before:
             function.__code__ = code
