@@ -256,7 +256,9 @@ def _sections(audit: Audit, by_kind: dict[str, list[AuditFinding]], folder: str)
     yield _section(tr("Known defects"), meaning, [tr("defect"), tr("op"), tr("here")], defects, _states(defects))
     reports, heads = audit.reports.values(), [tr("op"), tr("calls"), tr("why")]
     rows = [
-        (report.name, f"{sum(report.refusals.values()):,}", from_log(_example(report))) for report in reports if report.refusals
+        (report.name, f"{sum(report.refusals.values()):,}", from_log(min(report.refusals, key=lambda text: "of kernel" in text)))
+        for report in reports
+        if report.refusals
     ]
     meaning = tr("Calls that raised an error instead of a result, for example the one that stands there.")
     yield _section(tr("Refused by Paddle"), meaning, heads, rows)
@@ -304,10 +306,6 @@ def _here(defect: DefectOutcome) -> str:
     if defect.gone:
         return tr("no longer seen here")
     return tr("not of this processor") if defect.claimed else tr("not of these versions")
-
-
-def _example(report: OpReport) -> str:
-    return next((text for text in report.refusals if "of kernel" not in text), next(iter(report.refusals)))
 
 
 def _finding_row(finding: AuditFinding, folder: str) -> tuple[str | doc.Cell, ...]:

@@ -1,7 +1,6 @@
 """How far values drift: every layer, call and output of both, the float64 pair beside it, as table, file and picture."""
 
 import csv
-import json
 
 import numpy as np
 import paddle
@@ -187,10 +186,7 @@ def test_other_shapes_are_left_out():
 
 def test_tables(tmp_path):
     drifts = padiff_shim.prove(*pair(factor=1.5), X, phase="forward").drift()
-    for text in (str(drifts), drifts.markdown()):
-        assert drifts.headline in text
-        assert "inner, call 2" in text
-    json.dumps(drifts.to_dict())
+    assert "inner, call 2" in drifts.markdown()
     rows = list(csv.DictReader(drifts.save(tmp_path / "drift.csv").open()))
     assert len(rows) == len(drifts.rows)
     assert float(rows[-1]["native_max_abs"]) == drifts.rows[-1].native.max_abs

@@ -1,6 +1,5 @@
 """Two recordings: what differs first and by how much, whatever their lengths, ranks and frameworks, and what is no recording."""
 
-import json
 import linecache
 
 import numpy as np
@@ -45,10 +44,6 @@ def test_the_first_difference_has_line_layer_and_size(right, tmp_path):
     assert first.apart.different == (mine != yours).sum()
     assert "linear in layer v" in difference.answer
     assert "parameter" in " ".join(difference.notes)
-    for text in (str(difference), difference.markdown()):
-        assert "linear in layer v" in text
-        assert "DIFFERENT" in text
-    json.dumps(difference.to_dict(), allow_nan=False)
     tolerant = diff(right, tmp_path / "other", atol=1.0)
     assert tolerant
     assert not diff(right, tmp_path / "other", rtol=1e-6)

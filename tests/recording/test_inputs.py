@@ -9,7 +9,6 @@ import torch
 from pairs import X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
-from padiff_shim.recording import pages
 from padiff_shim.recording.reading import read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -221,12 +220,3 @@ def test_detached_data_are_data(tmp_path):
     with padiff_shim.record(tmp_path, model):
         model(paddle.to_tensor(X[0, :, :4].copy()).detach())
     assert [tensor.name for tensor in data(tmp_path)] == ["linear"]
-
-
-def test_the_page_tells_it(tmp_path):
-    trained(tmp_path / "a", batches())
-    trained(tmp_path / "b", batches(), seed=2)
-    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
-    for text in (difference.markdown(), difference.text(), difference.save(tmp_path / "page.html").read_text()):
-        assert "the weights differ" in text
-    assert pages.headline(difference) == difference.to_dict()["headline"]

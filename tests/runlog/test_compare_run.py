@@ -229,26 +229,6 @@ class TestReports:
         data = json.loads(re.search(r'"application/json"[^>]*>(.*?)</script>', run.save(tmp_path / "r.html").read_text())[1])
         assert [(finding["worst"], finding["layers"]) for finding in data["findings"]] == [(2, layers), (3, ["head"])]
 
-    @pytest.mark.parametrize("columns", ["80", "100", "160", "200"])
-    def test_the_summary_fits_the_terminal(self, columns, monkeypatch):
-        """Every line of it, and no name, path or class is broken."""
-        monkeypatch.setenv("COLUMNS", columns)
-        classes = [verdict.value for verdict in Verdict]
-        layers = [f"encoder.layers.{call}.self_attention.out_projection" for call in range(40)]
-        site = "/home/user/models/digits_paddle.py:169 in forward"
-        run = filled(
-            [
-                wrong(call, layer=layer, op=f"op{call}", site=site, verdict=classes[call % len(classes)])
-                for call, layer in enumerate(layers)
-            ]
-        )
-        text = str(run)
-        assert max(map(len, text.splitlines() if int(columns) < 200 else re.findall("^[┃│┏└].*", text, re.M))) <= int(columns)
-        assert "and 28 further, at worst PRECISION_MODE" in text
-        assert "further findings" in text
-        for whole in (site, layers[9], layers[32], "NONFINITE"):
-            assert whole in text
-
     def test_an_empty_run_and_a_clean_one(self):
         assert not CompareRun()
         assert filled([record()])
