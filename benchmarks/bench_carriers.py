@@ -1,7 +1,7 @@
 """Which calls carry the native difference of the zoo's models, and the experiment: the same op on Torch's kernel in that layer.
 
 `removed`: how much of the difference, along itself, is gone when the rest runs natively. It is at least the op's own part, and more
-where others round otherwise only because of it. `--gradients`: the same of the gradients of the loss.
+where others round otherwise only because of it.
 """
 
 from __future__ import annotations
@@ -34,44 +34,22 @@ def runner(port: Any, arrays: dict[str, Any]) -> Callable[[Any], Any]:
     return run
 
 
-def going_back(port: Any, arrays: dict[str, Any]) -> Callable[[Any], Any]:
-    """The same of the gradients of all parameters."""
-    held = {name: tensor.clone() for name, tensor in port.state_dict().items()}
-
-    def run(mode: Any) -> Any:
-        with mode:
-            port(**{name: paddle.to_tensor(array) for name, array in arrays.items()})["loss"].backward()
-        gradients = [
-            parameter.grad.numpy().astype(np.float64).ravel() for parameter in port.parameters() if parameter.grad is not None
-        ]
-        for parameter in port.parameters():
-            parameter.clear_gradient(False)
-        port.set_state_dict(held)
-        return np.concatenate(gradients)
-
-    return run
-
-
-def experiment(name: str, most: int, *, gradients: bool) -> None:
+def experiment(name: str, most: int) -> None:
     """Print a model's carriers, and what their ops take away."""
     pair = built(Case(name, {}))
     port, original = demo_prove.PaddleStep(pair.paddle, pair.module), demo_prove.TorchStep(pair.torch, pair.module)
     start = time.process_time()
-    if gradients:
-        proof = padiff_shim.prove(port, original, dict(pair.arrays), weights="as-is", loss=lambda out: out["loss"])
-    else:
-        proof = padiff_shim.prove(port, original, dict(pair.arrays), weights="as-is", phase="forward")
+    proof = padiff_shim.prove(port, original, dict(pair.arrays), weights="as-is", phase="forward")
     middle = time.process_time()
-    carried = proof.carriers("gradients" if gradients else "outputs")
+    carried = proof.carriers()
     seconds = middle - start, time.process_time() - middle
     print(f"\n## {name}\n{proof!s}\nprove {seconds[0]:.2f} s, carriers {seconds[1]:.2f} s")
-    run = (going_back if gradients else runner)(port, pair.arrays)
+    run = runner(port, pair.arrays)
     shim = run(padiff_shim.reference("torch"))
     apart = run(contextlib.nullcontext()) - shim
     for row in [row for row in carried if row.layer][:most]:
         left = run(padiff_shim.reference("torch", ops=row.op, layers=row.layer)) - shim
-        op = row.op if row.part == "forward" else f"{row.op}, {row.part}"
-        print(f"{row.layer} {op}: own {row.own:.1%}, share {row.share:.1%}, removed {1 - (left @ apart) / (apart @ apart):.1%}")
+        print(f"{row.layer} {row.op}: own {row.own:.1%}, share {row.share:.1%}, removed {1 - (left @ apart) / (apart @ apart):.1%}")
 
 
 def main() -> None:
@@ -79,11 +57,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", help=f"of {', '.join(NAMES)} (default: all)")
     parser.add_argument("--most", type=int, default=4, help="rows that are tried")
-    parser.add_argument("--gradients", action="store_true", help="what carries the difference of the gradients")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for name in arguments.models or NAMES:
-        experiment(name, arguments.most, gradients=arguments.gradients)
+        experiment(name, arguments.most)
     print("", *machine(), sep="\n")
 
 

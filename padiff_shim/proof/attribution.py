@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,9 @@ import paddle
 import torch
 
 from ..catalogue.registry import ops
-from ..dispatch.entry_point import EntryPoint, Unlisted
-from ..dispatch.frames import Frame, paused
-from ..dispatch.operands import wanting
-from ..dispatch.prepare import Prepared, prepare
-from ..errors import ArgumentError
+from ..dispatch.entry_point import EntryPoint
+from ..dispatch.frames import Frame
+from ..dispatch.prepare import prepare
 from ..frameworks import autocast
 from ..interrupts import let_pass
 from ..modes.compare import compare
@@ -24,12 +22,12 @@ from ..modes.mode import Mode
 from ..substitution.plan import Substituting
 from ..table.reasons import StayNative
 from ..text import joined, tr
-from ..trees import as_array, leaves, mapped
+from ..trees import as_array, leaves
 from ..verdicts import HARD, Side, Verdict
 from .agreement import Array
-from .carried import CarriedBy, CarrierRow, GradientRow, JumpRow
-from .plans import TORCHS, opened, survivable
-from .programs import NotWider, PaddleSide, error_text
+from .carried import CarriedBy, CarrierRow, JumpRow
+from .plans import TORCHS, opened
+from .programs import PaddleSide, error_text
 from .trace import Tensor
 
 # ---- The difference of outputs.
@@ -173,11 +171,11 @@ class CarrierSum:
             self.kernels = max(self.kernels, ResultRounding(own, substituted.size, substituted.unit).units)
             self.own += float((gradient * own).sum())
 
-    def row(self, place: tuple[str, str], length: float, part: str = "forward") -> CarrierRow:
+    def row(self, place: tuple[str, str], length: float) -> CarrierRow:
         """The row of a table; ``length``: of the difference."""
         amplified = abs(self.along) / self.local**0.5 if self.local else 0.0
         own, share = self.own / length, self.along / length
-        return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share, part)
+        return CarrierRow(*place, self.calls, self.kernels, self.paddle, self.torch, amplified, own, share)
 
 
 class Jumps:
@@ -305,357 +303,3 @@ def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRoundi
         known.add(array, native, substituted, own)
 
     return add
-
-
-# ---- Calls of a port, each of which can be gone back through by itself: natively, by Torch, and in float64.
-
-
-class RecordedCall:
-    """One call: its operands before it, its results, and the gradients that a backward hands them.
-
-    ``wanted`` are the operands, in the order of the op's parameters, whose gradients the call's backward gives.
-    """
-
-    def __init__(self, door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> None:
-        self.door = door
-        copies: dict[int, Any] = {}
-
-        def copied(tensor: Tensor) -> Any:
-            if not isinstance(tensor, paddle.Tensor):
-                return tensor
-            if id(tensor) not in copies:
-                copies[id(tensor)] = tensor, _copied(tensor)  # the tensor too: no identity is used twice
-            return copies[id(tensor)][1]
-
-        with paused():
-            self.args, self.kwargs = mapped(args, copied), mapped(kwargs, copied)
-            operands = mapped(values, copied)
-        with paddle.no_grad():
-            self.prepared: Prepared = prepare(door, frame, operands, self.args, self.kwargs)
-        self.wanted = wanting(self.prepared.inputs.paddle, self.prepared.inputs.torch)
-        self.made: list[Array] = []
-        self.handed: list[Array | None] = []
-
-    def follow(self, made: Sequence[Any]) -> None:
-        """Keep the results, and the gradient of each as soon as a backward hands it over."""
-        self.made = [as_array(tensor).copy() for tensor in made]
-        self.handed = [None] * len(made)
-        for place, tensor in enumerate(made):
-            if not tensor.stop_gradient:
-                tensor.register_hook(self._handing(place))
-
-    def _handing(self, place: int) -> Callable[[Any], None]:
-        def keep(gradient: Tensor) -> None:
-            known, array = self.handed[place], as_array(gradient)
-            self.handed[place] = array.copy() if known is None else known + array
-
-        return keep
-
-    @property
-    def answered(self) -> bool:
-        """Whether a backward went through the call."""
-        return bool(self.wanted) and any(gradient is not None and gradient.any() for gradient in self.handed)
-
-    def operand(self, place: int) -> Array:
-        """The values of one operand."""
-        return as_array(self.prepared.inputs.paddle[place])
-
-    def torchs(self, *, double: bool) -> tuple[list[Array], list[Array | None]]:
-        """The results of the op's formula on these operands, and the gradients of the wanted ones; ``double``: in float64."""
-        inputs, attributes, casts = self.prepared
-        sides = [_side(side, double=double, wanted=at in self.wanted) for at, side in enumerate(inputs.torch)]
-        with torch.enable_grad():
-            out = self.door.torch(sides, attributes) if double else casts.run(self.door, sides, attributes)
-        made = [tensor for _, tensor in leaves(out)]
-        results = [as_array(tensor) for tensor in made]
-        pairs = [
-            (tensor, torch.from_numpy(gradient).to(tensor))
-            for tensor, gradient in zip(made, self.handed)
-            if gradient is not None and tensor.requires_grad and gradient.shape == tuple(tensor.shape)
-        ]
-        if not pairs:
-            return results, [None] * len(self.wanted)
-        ends, starts = zip(*pairs)
-        gradients = torch.autograd.grad(ends, [sides[at] for at in self.wanted], starts, allow_unused=True)
-        turned = [
-            gradient.t() if at == self.door.transposed and gradient is not None else gradient
-            for at, gradient in zip(self.wanted, gradients)
-        ]
-        return results, self._summed([None if gradient is None else as_array(gradient) for gradient in turned])
-
-    def paddles(self) -> tuple[list[Array], list[Array | None]]:
-        """The same of Paddle's kernels; an operand in several places has its whole gradient in the first."""
-        fresh: dict[int, Any] = {}
-
-        def leaf(tensor: Tensor) -> Any:
-            if not isinstance(tensor, paddle.Tensor):
-                return tensor
-            if id(tensor) not in fresh:
-                fresh[id(tensor)] = tensor.detach()
-                fresh[id(tensor)].stop_gradient = tensor.stop_gradient
-            copy = fresh[id(tensor)]
-            return copy.clone() if self.door.entry.inplace else copy
-
-        with paused(), paddle.enable_grad():
-            made = [tensor for _, tensor in leaves(self.door.native(*mapped(self.args, leaf), **mapped(self.kwargs, leaf)))]
-            pairs = [
-                (tensor, paddle.to_tensor(gradient).astype(tensor.dtype))
-                for tensor, gradient in zip(made, self.handed)
-                if gradient is not None and not tensor.stop_gradient and list(gradient.shape) == list(tensor.shape)
-            ]
-            if not pairs:
-                return [as_array(tensor) for tensor in made], [None] * len(self.wanted)
-            operands = [self.prepared.inputs.paddle[at] for at in self.wanted]
-            distinct = {id(operand): fresh[id(operand)] for operand in operands if id(operand) in fresh}
-            ends, starts = map(list, zip(*pairs))
-            gradients = paddle.grad(ends, list(distinct.values()), starts, allow_unused=True)
-        by_operand = dict(zip(distinct, gradients))
-        answers = [by_operand.pop(id(operand), None) for operand in operands]
-        return [as_array(tensor) for tensor in made], [None if array is None else as_array(array) for array in answers]
-
-    def _summed(self, gradients: Sequence[Array | None]) -> list[Array | None]:
-        """Gradients of the wanted operands; those of an operand in several places are added up in the first."""
-        first: dict[int, int] = {}
-        sums: list[Array | None] = []
-        for at, gradient in zip(self.wanted, gradients):
-            known = first.setdefault(id(self.prepared.inputs.paddle[at]), len(sums))
-            if known < len(sums):
-                other = sums[known]
-                sums[known] = gradient if other is None else other if gradient is None else other + gradient
-                gradient = None
-            sums.append(gradient)
-        return sums
-
-
-def _copied(tensor: Tensor) -> Any:
-    """Its values as they are now: an optimizer may write a parameter later."""
-    copy = tensor.detach().clone()
-    copy.stop_gradient = tensor.stop_gradient
-    return copy
-
-
-def _side(side: Any, *, double: bool, wanted: bool) -> Any:
-    """An operand of Torch's as a leaf."""
-    if not isinstance(side, torch.Tensor):
-        return side
-    side = side.detach()
-    if double and side.is_floating_point():
-        side = side.to(torch.float64, copy=True)
-    return side.requires_grad_() if wanted else side
-
-
-class RecordingPlan(Substituting):
-    """Reference mode's plan, or Paddle's kernels, that records every call which rounds.
-
-    Args:
-        native: calls run on Paddle's kernels; what draws random numbers draws Torch's all the same.
-        layer: returns the path of the running layer.
-    """
-
-    def __init__(self, *, native: bool, layer: Callable[[], str]) -> None:
-        super().__init__("torch", draws=True, torchs=TORCHS)
-        if native:
-            self.autocasts = ""
-        self.calls: dict[Key, RecordedCall] = {}
-        self._native, self._layer = native, layer
-        self._times: collections.Counter[tuple[str, str]] = collections.Counter()
-
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One call, recorded."""
-        if (door.op.random is not None and door.op.random(*values)) or not door.op.leading:
-            return super().call(door, frame, values, args, kwargs)
-        record = RecordedCall(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
-        if self._native:
-            args, kwargs = survivable(door, values, args, kwargs)
-            result = door.native(*args, **kwargs)
-        else:
-            result = super().call(door, frame, values, args, kwargs)
-            frame.quick.clear()  # a shorter way would not pass here
-        record.follow([tensor for _, tensor in leaves(result)])
-        place = self._layer(), door.op.name
-        self.calls[(*place, self._times[place])] = record
-        self._times[place] += 1
-        return result
-
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Paddle's kernel, in a native run without a tape."""
-        return door.native(*args, **kwargs) if self._native else super().native(door, frame, why, args, kwargs)
-
-    def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for an op without reference."""
-        return other.original(*args, **kwargs) if self._native else super().unlisted(other, frame, args, kwargs)
-
-    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for what moves values."""
-        return original(*args, **kwargs) if self._native else super().exact(name, original, args, kwargs)
-
-    def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for a function with a backward of its own."""
-        return original(*args, **kwargs) if self._native else super().py_layer(name, original, args, kwargs)
-
-
-# ---- The difference of gradients.
-#
-# A step computes g(theta), the gradients, from the results y of its calls and from the gradients that each call's backward hands
-# on. To first order the difference of two runs is the sum over all calls of two parts: how far the call's result is apart beyond
-# its operands, times how y moves the gradients, and how far its backward's gradients are apart beyond those that it got, times how
-# they move the gradients. With v the difference scaled to length 1, both inner products come from one directional derivative, for
-# second derivatives are symmetric (Pearlmutter, Fast exact multiplication by the Hessian, 1994): moved along v, a result's gradient
-# changes as <g, v> does with the result, and an operand's value as <g, v> does with the gradient that it gets. So two more runs in
-# float64, with weights and inputs moved along v to either side, give all of it, and no op needs a second derivative of its own.
-
-UNEXPLAINED = 0.5  # of a difference: rounding alone leaves less
-MOVE = 1e-9  # of the length of all weights: hardly a relu changes sides, and float64 has digits left
-Grads = dict[str, Array]
-
-
-def gradient_carriers(port: PaddleSide, of: str, *, training: bool) -> CarriedBy:
-    """Run the port's step natively and on Torch's kernels, and find the calls that carry the difference of its gradients.
-
-    Args:
-        port: the port.
-        of: ``"gradients"``, or the name of one: of a parameter, or ``"input 0"``, ``"input tokens"`` of an input.
-        training: as in a step of a training, the model's own output ``"loss"`` is the loss.
-
-    Raises:
-        ArgumentError: there is no gradient of that name.
-        NotWider: the port does not run in float64.
-    """
-    substituted, torchs = _run(port, native=False, training=training)
-    _check(torchs, of)
-    try:
-        native, paddles = _run(port, native=True, training=training)
-    except Exception as error:
-        return CarriedBy([], 0.0, 0.0, of, failed=joined("", (NOWHERE, " (", error_text(error), ")")))
-    between = _between(torchs, paddles, of)
-    length = float(np.sqrt(sum((difference**2).sum() for difference in between.values())))
-    largest = max((float(np.abs(difference).max(initial=0)) for difference in between.values()), default=0.0)
-    if not length:
-        return CarriedBy([], 0.0, largest, of)
-    sides = _to_either_side(port, {name: difference / length for name, difference in between.items()}, training=training)
-    sums: dict[tuple[str, str, str], CarrierSum] = collections.defaultdict(CarrierSum)
-    for key, call in substituted.items():
-        other = native.get(key)
-        if other is not None and all(key in moved for moved, _ in sides):
-            _add(sums, key, call, other, _Slope(*((moved[key], step) for moved, step in sides)))
-    rows = [carrier.row(place[:2], length, place[2]) for place, carrier in sums.items() if carrier.along or carrier.own]
-    rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
-    explained = float(sum(row.share for row in rows))
-    wrong = wrong_natively(port, training=training) if abs(explained - 1) > UNEXPLAINED else []
-    return CarriedBy(rows, explained, largest, of, list(_gradient_rows(between, torchs, length)), wrong=wrong)
-
-
-def _run(port: PaddleSide, *, native: bool, training: bool, **how: Any) -> tuple[dict[Key, RecordedCall], Grads]:
-    plan = RecordingPlan(native=native, layer=port.layer)
-    gradients = port.watch_step(opened(plan), training=training, **how)
-    return plan.calls, gradients
-
-
-def _check(gradients: Grads, of: str) -> None:
-    """Raise if there is no gradient of that name."""
-    if of != "gradients" and of not in gradients:
-        raise ArgumentError(
-            tr(
-                'of= is "outputs", "gradients" or the name of one of them ({gradients}...), got {of}',
-                gradients=joined(", ", list(gradients)[:8]),
-                of=repr(of),
-            )
-        )
-
-
-def _between(torchs: Grads, paddles: Grads, of: str) -> Grads:
-    """How far the native gradients are apart from Torch's."""
-    names = [name for name in torchs if name in paddles and torchs[name].shape == paddles[name].shape and of in ("gradients", name)]
-    return {name: np.nan_to_num(np.subtract(paddles[name], torchs[name], dtype=np.float64)) for name in names}
-
-
-def _to_either_side(port: PaddleSide, along: Grads, *, training: bool) -> list[tuple[dict[Key, RecordedCall], float]]:
-    """The port's step in float64 with weights and inputs moved forth and back, and how far."""
-    whole = float(np.sqrt(sum(float((weight.numpy().astype(np.float64) ** 2).sum()) for weight in port.model.parameters())))
-    step = MOVE * (whole or 1.0)
-    runs = []
-    for signed in (step, -step):
-        moved = {name: signed * direction for name, direction in along.items()}
-        try:
-            runs.append((_run(port, native=False, training=training, wide=True, moved=moved)[0], step))
-        except Exception as error:
-            raise NotWider.of("paddle", error) from error
-    return runs
-
-
-class _Slope:
-    """How a call's operands, and the gradients of its results, change along the difference."""
-
-    def __init__(self, onwards: tuple[RecordedCall, float], back: tuple[RecordedCall, float]) -> None:
-        (self._plus, step), (self._minus, _) = onwards, back
-        self._width = 2 * step
-
-    def of_operand(self, place: int) -> Array:
-        """The slope of one operand's values."""
-        return (self._plus.operand(place) - self._minus.operand(place)) / self._width
-
-    def of_gradient(self, place: int) -> Array | None:
-        """The slope of the gradient that one result gets."""
-        ahead, other = (call.handed[place] if place < len(call.handed) else None for call in (self._plus, self._minus))
-        return None if ahead is None or other is None else (ahead - other) / self._width
-
-
-def _add(sums: Mapping[tuple[str, str, str], CarrierSum], key: Key, call: RecordedCall, other: RecordedCall, slope: _Slope) -> None:
-    """What one call carries, in the forward and in the backward."""
-    if not (call.answered and other.answered) or call.wanted != other.wanted:
-        return
-    try:
-        exact, wide = other.torchs(double=True), call.torchs(double=True)
-        narrow = call.torchs(double=False)
-    except (StayNative, RuntimeError):  # the formula asks for a dtype that does not go with float64
-        return
-    paddles = other.paddles()
-    try:
-        apart = call.paddles() if not call.door.entry.inplace else ([], [])
-    except StayNative:
-        apart = ([], [])
-    count = dict.fromkeys(("forward", "backward"), 0)
-    results = zip(other.made, exact[0], call.made, wide[0], _padded(apart[0], len(call.made)))
-    for place, (native_result, rightly, substituted, right, native) in enumerate(results):
-        tangent = slope.of_gradient(place)
-        count["forward"] += _entered(
-            sums[(*key[:2], "forward")], (native_result, rightly), (substituted, right), native, substituted, tangent
-        )
-    gradients = zip(call.wanted, paddles[1], exact[1], narrow[1], wide[1], _padded(apart[1], len(call.wanted)))
-    for at, yours_, rightly_, mine_, right_, native_ in gradients:
-        if yours_ is not None and rightly_ is not None and mine_ is not None and right_ is not None:
-            along = slope.of_operand(at)
-            count["backward"] += _entered(sums[(*key[:2], "backward")], (yours_, rightly_), (mine_, right_), native_, mine_, along)
-    for part, seen in count.items():
-        sums[(*key[:2], part)].calls += bool(seen)
-
-
-def _padded(arrays: Sequence[Array | None], length: int) -> Sequence[Array | None]:
-    return arrays if len(arrays) == length else [None] * length
-
-
-def _entered(
-    known: CarrierSum,
-    natively: tuple[Array, Array],
-    substituted: tuple[Array, Array],
-    native: Array | None,
-    made: Array,
-    along: Array | None,
-) -> bool:
-    """Whether two results, each with its exact result, and what carries them on have one shape: then they are added."""
-    if along is None or not along.any() or not all(array.shape == along.shape for array in (*natively, *substituted)):
-        return False
-    if not np.issubdtype(made.dtype, np.floating):
-        return False
-    own = np.subtract(native, made, dtype=np.float64) if native is not None and native.shape == made.shape else None
-    known.add(along, ResultRounding.between(*natively), ResultRounding.between(*substituted), own)
-    return True
-
-
-def _gradient_rows(between: Grads, torchs: Grads, length: float) -> Iterator[GradientRow]:
-    """Each gradient's part of the difference, the largest first."""
-    shares = {name: float((difference**2).sum()) / length**2 for name, difference in between.items()}
-    for name in sorted(between, key=lambda name: -shares[name]):
-        apart, largest = (float(np.abs(array).max(initial=0)) for array in (between[name], torchs[name]))
-        if apart:
-            yield GradientRow(name, apart, apart / largest if largest else float("inf"), shares[name])

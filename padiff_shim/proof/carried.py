@@ -20,7 +20,7 @@ CARRIERS = doc.Most(12, 12, 40)  # rows
 
 @dataclass(frozen=True)
 class CarrierRow:
-    """What the calls of one op in one layer carry of a native difference of outputs or gradients.
+    """What the calls of one op in one layer carry of a native difference of outputs.
 
     Attributes:
         layer, op: the layer's path and the op; ``calls``: how many.
@@ -31,7 +31,6 @@ class CarrierRow:
         own: the share of the difference that comes from kernels that differ on equal operands; the rest is rounding of operands
             that differ already.
         share: of the difference; the shares of all rows add up to 1 where a first order explains it.
-        part: ``"forward"``, or ``"backward"``: then the results are the gradients that the calls' backward gives for those it gets.
     """
 
     layer: str
@@ -42,24 +41,6 @@ class CarrierRow:
     torch: float
     amplified: float
     own: float
-    share: float
-    part: str = "forward"
-
-
-@dataclass(frozen=True)
-class GradientRow:
-    """The native difference of one gradient.
-
-    Attributes:
-        name: of the parameter or input.
-        apart: its largest element.
-        relative: that over the gradient's largest element.
-        share: of the squares of all differences.
-    """
-
-    name: str
-    apart: float
-    relative: float
     share: float
 
 
@@ -87,19 +68,14 @@ class CarriedBy(Presented):
         rows: those whose own kernels carry most first.
         explained: the sum of all shares; far from 1, the difference is too large for a first order.
         apart: the largest element of the difference.
-        of: ``"outputs"``, ``"gradients"`` (all of them together), or the name of one gradient.
-        gradients: the parts of a difference of gradients, those with the largest share first.
         failed: why nothing could be measured: natively the port does not run. "" otherwise.
         jumps: step functions whose results differ; a first order does not explain what follows from them.
         environment: versions of both frameworks, and the device.
-        wrong: ops that are wrong on Paddle's own kernels, as float64 says, where a first order does not explain the difference.
     """
 
     rows: list[CarrierRow]
     explained: float
     apart: float
-    of: str = "outputs"
-    gradients: list[GradientRow] = field(default_factory=list)
     failed: str = ""
     jumps: list[JumpRow] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=versions)
@@ -112,8 +88,6 @@ class CarriedBy(Presented):
         """The calls, those that carry most first."""
         return [_found_carrier(row) for row in self.rows]
 
-    wrong: list[str] = field(default_factory=list)
-
     @property
     def own(self) -> float:
         """The share of the difference that comes from kernels that differ on equal operands."""
@@ -123,38 +97,26 @@ class CarriedBy(Presented):
         return iter(self.rows)
 
     @property
-    def whose(self) -> str:
-        """What differs, in words."""
-        of = shown(self.of)
-        of_all = {"outputs": tr("outputs"), "gradients": tr("gradients")}
-        return tr("the {of}", of=of_all[of]) if of in of_all else tr("the gradient of {of}", of=of)
-
-    @property
     def answer(self) -> str:
         """The largest carrier in a sentence, or why none is known."""
         if self.failed:
-            return tr("What carries the native difference of {whose} is not known: {why}", whose=self.whose, why=self.failed)
-        if self.wrong:
-            return tr("{whose} are wrong on Paddle's own kernels: {ops}", whose=self.whose, ops=listed(self.wrong))
+            return tr("What carries the native difference of the outputs is not known: {why}", why=self.failed)
         if not self.rows:
-            return tr("{whose} do not differ natively", whose=self.whose)
+            return str(tr("the outputs do not differ natively"))
         first = self.rows[0]
         return tr(
-            "{share:.1%} of the native difference of {whose} comes from {op} in {layer}",
+            "{share:.1%} of the native difference of the outputs comes from {op} in {layer}",
             share=first.share,
-            whose=self.whose,
-            op=_op(first),
+            op=first.op,
             layer=shown(first.layer) or tr("(the model)"),
         )
 
     def _shorter(self) -> Iterator[str]:
         if self.failed:
             yield tr("What carries the difference is not known: {why}", why=self.failed)
-        elif self.wrong:
-            yield tr("{whose} are wrong on Paddle's own kernels: {ops}", whose=self.whose, ops=many(len(self.wrong), "op"))
         elif self.rows:
             first = self.rows[0]
-            yield tr("{share:.1%} of the native difference comes from {op}", share=first.share, op=_op(first))
+            yield tr("{share:.1%} of the native difference comes from {op}", share=first.share, op=first.op)
 
     def content(self) -> doc.Document:
         """The largest carrier, then all of them."""
@@ -168,23 +130,19 @@ class CarriedBy(Presented):
     _suffixes = (*Presented._suffixes, ".csv")
 
     def _saved(self, target: Path, suffix: str) -> Path:
-        """Also both tables with all digits: a line for each carrier, then one for each gradient (``part`` is ``gradient``)."""
+        """Also the table with all digits: a line for each carrier."""
         if suffix != ".csv":
             return super()._saved(target, suffix)
-        heads = ["part", *(column.name for column in fields(CarrierRow) if column.name != "part"), "apart", "relative"]
         lines = io.StringIO()
-        writer = csv.DictWriter(lines, heads, restval="", lineterminator="\n")
+        writer = csv.DictWriter(lines, [column.name for column in fields(CarrierRow)], lineterminator="\n")
         writer.writeheader()
         writer.writerows(asdict(row) for row in self.rows)
-        for row in self.gradients:
-            cells = asdict(row)
-            writer.writerow({"part": "gradient", "layer": cells.pop("name"), **cells})
         return write(target, lines.getvalue())
 
 
 def _found_carrier(row: CarrierRow) -> Finding:
     where = shown(row.layer) or tr("(the model)")
-    text = tr("{op} in {layer} carries {share:.1%}", op=_op(row), layer=where, share=row.share)
+    text = tr("{op} in {layer} carries {share:.1%}", op=row.op, layer=where, share=row.share)
     return Finding("carrier", "note", text, where=where, numbers={"share": row.share, "own": row.own})
 
 
@@ -193,9 +151,8 @@ def _parts(carriers: CarriedBy) -> list[doc.Part]:
     if carriers.failed:
         return []
     text = tr(
-        "What carries the native difference of {whose} ({apart:.3g}); explained: {explained:.1%}, {own:.1%} by kernels that are "
-        "apart on equal operands, the rest by rounding of what differs already. In unit roundoffs of the largest element.",
-        whose=carriers.whose,
+        "What carries the native difference of the outputs ({apart:.3g}); explained: {explained:.1%}, {own:.1%} by kernels that "
+        "are apart on equal operands, the rest by rounding of what differs already. In unit roundoffs of the largest element.",
         apart=carriers.apart,
         explained=carriers.explained,
         own=carriers.own,
@@ -210,8 +167,7 @@ def _parts(carriers: CarriedBy) -> list[doc.Part]:
         cards=False,
         kind="carriers",
     )
-    gradients = [_gradients(carriers.gradients)] if len(carriers.gradients) > 1 else []
-    return [doc.Paragraph(joined(" ", [*_jumps(carriers), text])), table, *gradients]
+    return [doc.Paragraph(joined(" ", [*_jumps(carriers), text])), table]
 
 
 def _jumps(carriers: CarriedBy) -> Iterator[str]:
@@ -227,36 +183,14 @@ def _jumps(carriers: CarriedBy) -> Iterator[str]:
         yield tr("{steps}: step functions: differences are amplified here, and no first order explains what follows.", steps=names)
 
 
-def _op(row: CarrierRow) -> str:
-    return row.op if row.part == "forward" else f"{row.op}, {tr(row.part)}"
-
-
 def _carrier(row: CarrierRow) -> doc.Row:
     units = (f"{number:.2g}" for number in (row.kernels, row.paddle, row.torch, row.amplified))
     own, carried = (f"{round(part, 3) + 0.0:.1%}" for part in (row.own, row.share))  # no -0.0%
     share = doc.Cell([carried], "warning", row.share)
-    return shown(row.layer) or tr("(the model)"), _op(row), str(row.calls), *units, own, share
+    return shown(row.layer) or tr("(the model)"), row.op, str(row.calls), *units, own, share
 
 
 def _other_carriers(rows: Sequence[CarrierRow]) -> doc.Row:
     own, share = sum(row.own for row in rows), sum(row.share for row in rows)
     others = many(len(rows), "other")
     return others, "", str(sum(row.calls for row in rows)), *[""] * 4, f"{own:.1%}", f"{share:.1%}"
-
-
-def _gradients(rows: Sequence[GradientRow]) -> doc.Table:
-    """The gradients that hold most of the difference."""
-    heads = (tr("native difference"), tr("of its largest element"), tr("share"))
-    columns = [doc.Column(tr("gradient of")), *doc.figures(*heads, leave=(3, 1, 2))]
-
-    def cells(name: str, group: Sequence[GradientRow]) -> doc.Row:
-        apart, relative = max(row.apart for row in group), max(row.relative for row in group)
-        return name, f"{apart:.2g}", f"{relative:.2g}", f"{sum(row.share for row in group):.1%}"
-
-    return doc.Table(
-        columns,
-        [cells(shown(row.name), [row]) for row in rows],
-        most=CARRIERS,
-        others=lambda most: cells(many(len(rows[most:]), "other"), rows[most:]),
-        kind="carriers",
-    )

@@ -41,13 +41,11 @@ class Proven(Protocol):
     layers: list[LayerRow]
     training: list[StepRow]
     carried: CarriedBy | None
-    carried_gradients: dict[str, CarriedBy]
     notes: list[str]
 
 
 def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document:
     """All of a proof; ``following``: what to do next."""
-    measured = [*([proof.carried] if proof.carried is not None else []), *proof.carried_gradients.values()]
     stages = doc.Items([doc.ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(
         proof.headline,
@@ -55,7 +53,7 @@ def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document
             doc.Findings([listed_finding(mistake, len(proof.mistakes)) for mistake in proof.mistakes]),
             stages,
             _training(proof.training),
-            *(carriers.section() for carriers in measured),
+            *([proof.carried.section()] if proof.carried is not None else ()),
             _layers(proof.layers),
             doc.Notes(proof.notes),
             next_steps(following),

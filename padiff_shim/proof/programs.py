@@ -913,9 +913,6 @@ def _of_experts(model: torch.nn.Module) -> list[Any]:
     return [config for config in configs if hasattr(config, "_experts_implementation")]
 
 
-Moved = Mapping[str, Array]
-
-
 class PaddleSide(ModelSide):
     """The port; natively or, with ``shim``, on Torch's kernels."""
 
@@ -1080,44 +1077,24 @@ class PaddleSide(ModelSide):
             behind(leaves(self.model(*positional, **keywords)))
         self._clear()
 
-    def watch_step(
-        self, mode: contextlib.AbstractContextManager[Any], *, training: bool, wide: bool = False, moved: Moved | None = None
-    ) -> dict[str, Array]:
-        """A forward and a backward within a mode; the gradients of all parameters and of inputs of floats, by name.
-
-        Args:
-            mode: entered around them.
-            training: the model's own output ``"loss"`` is the loss, if there is no other.
-            wide: of a copy of the model in the wider dtype.
-            moved: added to parameters and inputs, by those names.
-        """
-        model, moved = self.wide_model() if wide else self.model, moved or {}
-        self._state_of(model).restore()
-        positional, keywords = self._arguments(wide=wide)
-        changed = [
-            (parameter, parameter.detach().clone(), name) for name, parameter in self._parameters(model).items() if name in moved
-        ]
+    def watch_step(self, mode: contextlib.AbstractContextManager[Any], *, training: bool) -> None:
+        """A forward and a backward within a mode; in a ``training`` from the model's own output ``"loss"``."""
+        self.rewind()
         self._keeping = False
         self._stack.clear()
         self._clear()
-        arguments, begun = followed_arguments((positional, keywords), lambda name, tensor: self._leaf(tensor, moved.get(name)))
-        widened = default_dtype(self.wider) if wide else contextlib.nullcontext()
+        arguments, _ = followed_arguments(self._arguments(), lambda _, tensor: self._leaf(tensor))
         try:
-            for parameter, value, name in changed:
-                self._write(parameter, as_array(value) + moved[name])
-            with self._layer_hooks(model, RunOutcome()), seeded(self.seed), widened, mode:
-                self._pass(model, arguments, training=training)
-            return {**self._gradients(model, copied), **leaf_gradients(begun)}
+            with self._layer_hooks(self.model, RunOutcome()), seeded(self.seed), mode:
+                self._pass(self.model, arguments, training=training)
         finally:
-            for parameter, value, _ in changed:
-                self._write(parameter, value)
             self._clear()
 
-    def _leaf(self, tensor: Tensor, moved: Array | None = None) -> Tensor | None:
-        """A leaf that wants a gradient, for an input of floats; None for others. ``moved`` is added to its values."""
+    def _leaf(self, tensor: Tensor) -> Tensor | None:
+        """A leaf that wants a gradient, for an input of floats; None for others."""
         if not paddle.is_floating_point(tensor):
             return None
-        leaf = tensor.detach() if moved is None else paddle.to_tensor(as_array(tensor) + moved).astype(tensor.dtype)
+        leaf = tensor.detach()
         leaf.stop_gradient = False
         return leaf
 

@@ -22,7 +22,7 @@ from ..text import joined, listed, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .aligned import AlignedDtype, aligned_dtype
 from .alignment import Alignment, origins, surroundings
-from .attribution import carriers, gradient_carriers
+from .attribution import carriers
 from .bits.bitwise import bitwise, same_mathematics
 from .bits.result import Bitwise
 from .carried import CarriedBy
@@ -178,7 +178,6 @@ class Proof(ProofAnswer):
         layers: a row for each pair of layers.
         training: a row for each step, with ``phase="train"``.
         carried: what carries the native difference of the outputs, once :meth:`carriers` was called.
-        carried_gradients: the same of gradients, by the name that was passed.
         notes: what else a reader has to know.
         differences: the largest absolute difference of outputs (and gradients) from the original's: ``"native"`` (None where
             the port fails natively), ``"shim"`` (the port on Torch's kernels), and ``"float64"`` (both models in float64; None
@@ -201,7 +200,6 @@ class Proof(ProofAnswer):
     layers: list[LayerRow] = field(default_factory=list)
     training: list[StepRow] = field(default_factory=list)
     carried: CarriedBy | None = None
-    carried_gradients: dict[str, CarriedBy] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     differences: dict[str, float | None] = field(default_factory=dict)
     complete: bool = True
@@ -347,35 +345,21 @@ class Proof(ProofAnswer):
             aligned.leave_out(reason)
             return aligned
 
-    def carriers(self, of: str = "outputs") -> CarriedBy:
-        """Why the port differs natively: which calls carry how much of a difference.
+    def carriers(self) -> CarriedBy:
+        """Why the port's outputs differ natively: which calls carry how much of the difference.
 
-        Args:
-            of: ``"outputs"``: runs the port's forward twice more, with each op's formula in float64 beside it. ``"gradients"``, all
-                of them together, or the name of one, of a parameter or of an input (``"input 0"``, ``"input tokens"``): the calls'
-                forward, and their backward, each for the gradients that it gets. Runs the port's step four times more, twice in
-                float64, and each call's backward by itself.
+        Runs the port's forward twice more, with each op's formula in float64 beside it, and goes back once. Gradients are in
+        :meth:`drift`.
 
         Returns:
-            A :class:`CarriedBy`; :attr:`carried` or :attr:`carried_gradients` holds it as well, and the proof prints it.
+            A :class:`CarriedBy`; :attr:`carried` holds it as well, and the proof prints it.
 
         Raises:
-            PadiffShimError: nothing was run, as for inputs that differ, or no backward (``phase="forward"``), or the port does
-                not run in float64.
-            ArgumentError: there is no gradient of that name.
+            PadiffShimError: nothing was run, as for inputs that differ, or the port does not run in float64.
         """
-        if not isinstance(of, str):
-            raise ArgumentError(tr('of= is "outputs", "gradients" or the name of one, got {of}', of=described(of)))
-        if of == "outputs":
-            if self.carried is None:
-                self.carried = carriers(self._programs().port)
-            return self.carried
-        if of not in self.carried_gradients:
-            ran = self._programs()
-            if not ran.back:
-                raise PadiffShimError(tr("no backward of the port to measure: {why}", why=tr("phase='forward' has no backward")))
-            self.carried_gradients[of] = gradient_carriers(ran.port, of, training=ran.recipe is not None)
-        return self.carried_gradients[of]
+        if self.carried is None:
+            self.carried = carriers(self._programs().port)
+        return self.carried
 
     def content(self) -> Document:
         """The verdict, mistakes with their lines, stages, training, what carries a native difference, and layers."""

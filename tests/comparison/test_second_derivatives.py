@@ -175,4 +175,3 @@ def test_a_proof_names_what_is_wrong_natively():
     proof = padiff_shim.prove(Penalty(), TorchPenalty(), x)
     assert str(proof.verdict) == "CODE_CORRECT"
     assert proof.reason.endswith(": conv2d")
-    assert proof.carriers("gradients").wrong == ["conv2d"]

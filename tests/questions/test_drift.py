@@ -208,7 +208,7 @@ def test_views_of_one_proof_leave_each_other_as_they_are():
     port, original = pair(factor=1.5)
     proof = padiff_shim.prove(port, original, X, loss=loss)
     rows = proof.drift().rows
-    proof.carriers("gradients"), proof.report(), proof.bits()
+    proof.carriers(), proof.report(), proof.bits()
     assert proof.drift().rows == rows
     alone = padiff_shim.prove(port, original, X, loss=loss).report()
     assert proof.report().dtypes[0].rows == alone.dtypes[0].rows

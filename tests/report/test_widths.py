@@ -12,7 +12,7 @@ from padiff_shim.dispatch.call_site import CallSite
 from padiff_shim.measure.distance import Distance
 from padiff_shim.present import markdown
 from padiff_shim.present import text as terminal
-from padiff_shim.proof.carried import CarriedBy, CarrierRow, GradientRow
+from padiff_shim.proof.carried import CarriedBy, CarrierRow
 from padiff_shim.proof.distances import DriftRow
 from padiff_shim.proof.drift import Drift
 from padiff_shim.proof.findings import Cause, LayerRow, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
@@ -62,8 +62,6 @@ def proof(layer, site):
     mistake = Mistake(
         Cause.ATTRIBUTE, "eps=1e-05 against 1e-06", place, place, (layer,), ((place.file, place.line),) * 20, effect=0.25
     )
-    back = [CarrierRow(layer, "linear", 2, 1.0, 2.0, 3.0, 4.0, 0.4, 0.9, "backward")]
-    held = [GradientRow(f"{layer}.{name}", 1e-6, 1e-3, 0.5) for name in ("weight", "bias")]
     return Proof(
         ProofVerdict.CODE_DIFFERS,
         "",
@@ -72,7 +70,6 @@ def proof(layer, site):
         [LayerRow(layer, layer, 1, True, 0.0, 1e-7), LayerRow("", "", 3, False, 0.25, 1e-7)],
         [StepRow(step, 0.5, True, 0.0, 1e-6) for step in range(3)],
         CarriedBy([CarrierRow(layer, "linear", 2, 1.0, 2.0, 3.0, 4.0, 0.4, 0.9)], 0.9, 1e-6),
-        {"gradients": CarriedBy(back, 0.9, 1e-6, "gradients", held)},
         ["a note of many words " * 12],
     )
 
