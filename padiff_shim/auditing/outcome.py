@@ -314,7 +314,7 @@ def _finding_row(finding: AuditFinding, folder: str) -> tuple[str | doc.Cell, ..
     verdict = joined(": ", (finding.verdict, name)) if name else finding.verdict
     return (
         f"{finding.op} {finding.tensor}".strip(),
-        finding.side,
+        "" if finding.side == "none" else finding.side,
         tr("{verdict} (known)", verdict=verdict) if finding.known else verdict,
         f"{', '.join(finding.stresses)} ({', '.join(finding.dtypes)}; {len(finding.cases)})",
         _worst(finding),

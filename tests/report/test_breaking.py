@@ -6,6 +6,7 @@ import pytest
 import report_page
 from report_data import account_data, record, run_of
 from report_page import DESKTOP
+from test_widths import NAMES, PRINTED
 
 from padiff_shim.present import html
 from padiff_shim.present.html import markup, pieces
@@ -89,3 +90,14 @@ def test_no_short_word_and_no_lines_number_is_broken(browser, show, tmp_path, vi
         place["site"] = place["site"] and site
     with report_page.pages(browser, tmp_path) as pages:
         assert pages(html.render(document(ReferenceFigures(data))), viewport=viewport).evaluate(BROKEN) == []
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["proof", "drift", "diff", "bisect", "gate"])
+def test_on_a_phone_names_are_broken_behind_their_dots(browser, tmp_path, what):
+    with report_page.pages(browser, tmp_path) as pages:
+        for names in ("short", "long"):
+            page = pages(PRINTED[what](*NAMES[names]).html(), viewport=PHONE)
+            assert page.evaluate(BROKEN) == []
+            assert not report_page.scrolls_sideways(page)
