@@ -87,7 +87,7 @@ RESNET = (
     Planted("no relu in the block", "PF.relu(self.bn1(self.conv1(x)))", "self.bn1(self.conv1(x))", "conv2", MISSING),
     Planted("relu before the sum", "PF.relu(y + (x if", "(PF.relu(y) + (x if", "relu", (*PLACE, *MISSING, *EXTRA)),
     Planted("relu6", "return PF.relu(y", "return PF.relu6(y", "relu6", (*OTHER, *EXTRA)),
-    Planted("leaky relu", "return PF.relu(y", "return PF.leaky_relu(y", "leaky_relu", OTHER),
+    Planted("leaky relu", "return PF.relu(y", "return PF.leaky_relu(y", "leaky_relu", (*OTHER, *ATTRIBUTE)),
     Planted("no residual", "y + (x if self.shortcut is None else self.shortcut(x))", "y", "relu", MISSING),
     Planted("no relu behind the stem", "PF.relu(self.bn(self.stem(x)))", "self.bn(self.stem(x))", "pool", MISSING),
     Planted("norm behind relu", "PF.relu(self.bn(self.stem(x)))", "self.bn(PF.relu(self.stem(x)))", "bn", PLACE),

@@ -656,7 +656,6 @@ class CallDifference:
         effect: how far outputs (or gradients) move when it is mended, in float64; None: not measured.
         setting: of an attribute that many calls have in common: the port's call in which it was seen first.
         part: where it shows: in the forward, in the backward, or in the running statistics alone.
-        together: further calls stand in another place with it.
         write, arguments: what to write at the call of Paddle's API, and the names of its arguments; ``spelled``: that call with
             these arguments as they are.
         rewrite: the change of the port's lines that mends it.
@@ -673,7 +672,6 @@ class CallDifference:
     effect: float | None = None
     setting: Key | None = None
     part: str = ""
-    together: bool = False
     write: str = ""
     arguments: tuple[str, ...] = ()
     whole: bool = False

@@ -495,8 +495,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     ties = tied_differently(mapping)
     evidence = Evidence(located.original, located.port, tied=bool(ties), defined=defined)
     differences_left = diagnosed(located.differences, evidence)
-    moved = any(difference.together for difference in differences_left)
-    proof.complete = located.over and not moved
+    proof.complete = located.over
     proof.mistakes = [
         *ties,
         *trained_otherwise(original, port, mapping, differing),
@@ -517,7 +516,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
         proof.reason = _within_rounding(located, differing.first, original.wider)
         return proof
-    _explained(proof, over=located.over, moved=moved, plain=plain, differing=differing.first)
+    _explained(proof, over=located.over, plain=plain, differing=differing.first)
     return proof
 
 
@@ -588,14 +587,10 @@ def _within_rounding(located: Located, differing: str, wider: str) -> str:
     )
 
 
-def _explained(proof: Proof, *, over: bool, moved: bool, plain: str, differing: str) -> None:
+def _explained(proof: Proof, *, over: bool, plain: str, differing: str) -> None:
     """The reason of a port that is not right; ``plain``: what is wrong though no call differs."""
     proof.reason = plain or differing
     if plain and proof.mistakes:
         proof.notes.append(plain)
     if not over:
         proof.notes.append(tr("what differs after the last mistake could not be told apart: correct these, then prove again"))
-    elif moved:
-        proof.notes.append(
-            tr("whether the calls in another place differ in anything else is not known: correct this, then prove again")
-        )

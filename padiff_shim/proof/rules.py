@@ -267,7 +267,12 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
         return differences
     if difference.cause in (Cause.OTHER_OP, Cause.MISSING) and (layer := layer_of(difference, evidence)):
         return [*differences[:-1], replace(difference, write=layer)]
-    return [*differences[:-1], replace(difference, rewrite=rewrite_of(difference, evidence))]
+    rewrite, call = rewrite_of(difference, evidence), difference.port.api if difference.port else None
+    patch = None if rewrite is None else rewrite.patch()
+    if difference.cause is Cause.SWAPPED and patch is not None and call is not None:
+        words = {"call": call.symbol or call.name, "write": " ".join(patch.after.split())}
+        difference = replace(difference, text=tr("the operands of {call} are exchanged (write {write})", **words))
+    return [*differences[:-1], replace(difference, rewrite=rewrite)]
 
 
 def _is_plain(value: Value) -> bool:
@@ -402,45 +407,6 @@ _NOTES = {
 
 
 # ---- When the search is over: differences that are one mistake, and differences that follow from a mistake.
-
-
-def moved_calls(differences: Differences, evidence: Evidence) -> Differences:
-    """Fuses calls that stand in another place as one run into the outermost: layers that are called in another order.
-
-    The difference says so (``together``): what else differs within the run does not show.
-    """
-    left: Differences = []
-    for difference in differences:
-        at = next((at for at, earlier in enumerate(left) if _are_one_run(earlier, difference, evidence)), None)
-        if at is None:
-            left.append(difference)
-            continue
-        earlier = left[at]
-        outer = difference if _depth(difference) < _depth(earlier) else earlier
-        left[at] = replace(outer, together=earlier.together or _site(difference) != _site(earlier))
-    return left
-
-
-def _site(difference: CallDifference) -> CallSite | None:
-    return difference.port.site if difference.port else None
-
-
-def _are_one_run(earlier: CallDifference, other: CallDifference, evidence: Evidence) -> bool:
-    """Whether the port makes the same calls from the earlier difference to the other as the original makes from there on."""
-    if earlier.cause is not Cause.PLACE or other.cause is not Cause.PLACE:
-        return False
-    if earlier.original is None or earlier.port is None or other.port is None:
-        return False
-    moved = _kinds(evidence.port.nodes[earlier.port.index : other.port.index + 1])
-    return bool(moved) and moved == _kinds(evidence.original.nodes[earlier.original.index :])[: len(moved)]
-
-
-def _kinds(nodes: Sequence[TraceCall]) -> list[str]:
-    return [kind(node) for node in nodes if not node.moves]
-
-
-def _depth(difference: CallDifference) -> int:
-    return difference.port.layer.count(".") if difference.port and difference.port.layer else -1
 
 
 def gradients_of_tied_weights(differences: Differences, evidence: Evidence) -> Differences:
@@ -681,7 +647,6 @@ RULES = (
     DiagnosisRule(attention_scales, searching=True),
     DiagnosisRule(exchanged_arguments, searching=True),
     DiagnosisRule(other_expressions, searching=True),
-    DiagnosisRule(moved_calls),
     DiagnosisRule(gradients_of_tied_weights),
     DiagnosisRule(consequences),
     DiagnosisRule(exchanged_values),
