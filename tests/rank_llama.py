@@ -38,6 +38,11 @@ FAULTS = {
     "rate": ("parameter", "embed.weight", "learning rate", {"a": 0.9 * RATE, "b": RATE}),
     "decay": ("parameter", "embed.weight", "weight decay", {"a": 0.0, "b": DECAY}),
     "twice": ("gradient", "head.weight", "scale", {"factor": 2}),
+    "copy": ("gradient", "layers.1.mlp.down_proj.weight", "backward", {}),
+    "data": ("op", "embed", "data", {}),
+    "frozen": ("gradient", "norm.weight", "not trained", {}),
+    "again": ("parameter", "embed.weight", "update", {"a": 2, "b": 1}),
+    "dropout": ("op", "layers.0.mlp.down_proj", "random numbers", {}),
 }
 
 
@@ -66,11 +71,12 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
                 self.weight.is_distributed, self.weight.split_axis = True, split
 
     class Column(Weight):
-        def __init__(self, values):
+        def __init__(self, values, copies=True):
             super().__init__(values, 1)
+            self.copies = copies
 
         def forward(self, x):
-            return F.linear(Copy.apply(x, everybody), self.weight)
+            return F.linear(Copy.apply(x, everybody) if self.copies else x, self.weight)
 
     class Row(Weight):
         def __init__(self, values, sums=True):
@@ -118,20 +124,22 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             return self.o_proj(mixed.transpose([0, 3, 1, 2, 4]).reshape([batch, length, -1]))
 
     class Mlp(nn.Layer):
-        def __init__(self, name):
+        def __init__(self, name, fault):
             super().__init__()
+            self.dropped = 0.5 * (fault == "dropout")
             gate, up = (share(WHOLE[f"{name}.{part}_proj.weight"], 1) for part in ("gate", "up"))
             self.gate_up_proj = Column(np.concatenate([gate, up], 1))
             self.down_proj = Row(WHOLE[f"{name}.down_proj.weight"])
 
         def forward(self, x):
-            return self.down_proj(F.swiglu(self.gate_up_proj(x)))
+            hidden = F.swiglu(self.gate_up_proj(x))
+            return self.down_proj(F.dropout(hidden, self.dropped) if self.dropped else hidden)
 
     class Block(nn.Layer):
         def __init__(self, name, fault):
             super().__init__()
             self.norm1, self.norm2 = (Norm(WHOLE[f"{name}.norm{number}.weight"]) for number in (1, 2))
-            self.attn, self.mlp = Attention(f"{name}.attn", fault), Mlp(f"{name}.mlp")
+            self.attn, self.mlp = Attention(f"{name}.attn", fault), Mlp(f"{name}.mlp", fault)
             if fault == "epsilon":
                 self.norm1.epsilon = 1e-2
 
@@ -144,7 +152,8 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             super().__init__()
             self.embed, self.norm = Embed(WHOLE["embed.weight"]), Norm(WHOLE["norm.weight"])
             self.layers = nn.LayerList([Block(f"layers.{place}", fault) for place in range(2)])
-            self.head = Column(share(WHOLE["head.weight"], 1))
+            self.head = Column(share(WHOLE["head.weight"], 1), copies=fault != "copy")
+            self.norm.weight.stop_gradient = fault == "frozen"
 
         def forward(self, ids):
             x = self.embed(ids)
@@ -188,11 +197,12 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
         rate, decay = RATE * (0.9 if fault == "rate" else 1), DECAY if fault != "decay" else 0.0
         optimizer = paddle.optimizer.AdamW(rate, parameters=model.parameters(), weight_decay=decay, grad_clip=clip)
         with padiff_shim.record(pathlib.Path(sys.argv[1]) / name, model, gradients=True, parameters=True, states=True) as recording:
-            for batch in map(paddle.to_tensor, IDS):
+            for batch in map(paddle.to_tensor, np.roll(IDS, fault == "data" and rank, 1)):
                 loss = loss_of(model(batch[:, :-1]), batch[:, 1:])
                 recording.note("loss", loss)
                 (loss * (2 if fault == "twice" else 1)).backward()
-                optimizer.step()
+                for _ in range(2 if fault == "again" else 1):
+                    optimizer.step()
                 optimizer.clear_grad()
 
 

@@ -41,6 +41,7 @@ class RankLayout:
         numbers: rank -> numbers of its layers in the whole model, where it counts its own.
         renamed: path of a layer -> that in the other run, where one of both has a layer around it.
         stages: rank -> its stage of a pipeline: ranks of different stages hardly have a weight in common.
+        strangers: ranks that read other data than the first of their group, which holds slices of the same layers.
         micro_batches: into how many a step's batch is divided, where the other run divides it otherwise.
     """
 
@@ -51,6 +52,7 @@ class RankLayout:
     numbers: dict[int, Numbers] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     stages: dict[int, int] = field(default_factory=dict)
+    strangers: list[int] = field(default_factory=list)
     micro_batches: int = 1
 
 
@@ -170,6 +172,13 @@ class JoinedRun:
                 self.layout.owners.add(owner)
         headers = {rank: recorded.header for rank, recorded in self.ranks.items()}
         self.layout.groups = mesh_groups(headers) or self._groups or _groups(self._begun, split=split)
+        marked = [weight for name, weight in self.weights().items() if name in self.layout.marks and isinstance(weight, RankTensor)]
+        slices = {partners[weight.name].size // weight.parts[0][0].size for weight in marked if weight.name in partners}
+        if len(slices) == 1 and {len(group) for group in self.layout.groups} == {1}:  # slices of a layer read the same data
+            (count,), ranks = slices, list(self.ranks)
+            self.layout.groups = tuple(tuple(ranks[first : first + count]) for first in range(0, len(ranks), max(count, 1)))
+            data = {rank: _data(step) for rank, step in self._begun.items()}
+            self.layout.strangers = [rank for group in self.layout.groups for rank in group if data[rank] != data[group[0]]]
 
     def _path(self, rank: int, path: str) -> str:
         """A layer's path, or a weight's name, in the whole model and by the other run's names."""

@@ -22,8 +22,8 @@ from .updates import linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
 _ORDERS = 720  # of slices that are tried
-PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART = (
-    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part"
+PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA = (
+    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part", "data"
 )  # fmt: skip
 RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has them, too; and what shows it or is to be done
     PARTIAL_SUMS: (marked("a sum over ranks is missing"), marked("the ranks' results add up to the whole one: all_reduce them")),
@@ -39,6 +39,7 @@ RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has th
     ),
     SCALE: (marked("gradients by another factor"), marked("{factor:.6g} times those of one process")),
     EXCHANGED: (marked("slices in another order"), marked("one process has these values as {name}")),
+    DATA: (marked("another result of the ranks"), marked("rank {ranks} reads other data, with slices of the same layers")),
     PART: (marked("another result of the ranks"), marked("rank {ranks} alone differs")),
 }
 Grid = list[list[Array]]  # a row for each share of the data, with the parts of the ranks that read it
@@ -47,7 +48,9 @@ Parts = tuple[Grid, list[Array], float]  # what each share should give, and the 
 
 def _because(kind: str, **numbers: Any) -> DifferenceReason:
     cause, detail = (tr(words, **numbers) for words in RANK_CAUSES[kind])
-    return DifferenceReason(kind, tr("{cause}: {detail}", cause=cause, detail=detail), numbers, cause)
+    return DifferenceReason(
+        kind, tr("{cause}: {detail}", cause=cause, detail=detail), numbers, detail if kind in (PART, DATA) else cause
+    )
 
 
 class RankCauses:
@@ -69,7 +72,7 @@ class RankCauses:
         self._tensors = {tensor.index: tensor for tensor in whole.tensors if isinstance(tensor, RankTensor)}
         weights = (*whole.inputs, *(tensor for tensor in whole.tensors if tensor.kind == "parameter"))
         self._vectors = [weight for weight in weights if is_weight(weight) and len(weight.shape) == 1]
-        self._rows = rows
+        self._rows, self._strangers = rows, run.layout.strangers
 
     def of(self, row: TensorRow) -> DifferenceReason | None:
         """The cause of a row that differs; None where nothing of the kind explains it."""
@@ -89,7 +92,10 @@ class RankCauses:
             summed = any(self._equal_on_ranks(other) for other in later)
             causes = (self._of_result(other, summed=summed) for other in later)
             return next((known for known in causes if known is not None and known.kind == BIAS), cause)
-        return cause or self._of_order(row) or self._of_gathered(row) or self._of_part(row)
+        cause = cause or self._of_order(row) or self._of_gathered(row)
+        if cause is None and self._strangers:
+            return _because(DATA, ranks=", ".join(map(str, self._strangers)))
+        return cause or self._of_part(row)
 
     def together(self, row: TensorRow) -> bool:
         """Whether single numbers of the ranks add up to the whole run's, or have it as their mean."""
@@ -237,7 +243,14 @@ class RankCauses:
         return None
 
     def _of_gradient(self, row: TensorRow) -> DifferenceReason | None:
-        """As ``step()`` uses it: not added up over ranks, or by another factor."""
+        """As ``step()`` uses it: not added up over ranks, or by another factor; or a sum is missing that others show."""
+        if (cause := self._of_combined(row)) is not None:
+            return cause
+        others = (self._of_combined(other) for other in self._rows if other.differs and other.any.kind == row.any.kind)
+        return next((cause for cause in others if cause is not None and cause.kind == BACKWARD), None) or self._of_part(row)
+
+    def _of_combined(self, row: TensorRow) -> DifferenceReason | None:
+        """The same of this row alone."""
         rows = (other for other in self._rows if other.any.kind == IN_STEP and other.any.name == row.any.name)
         known = self._parts(next(rows, row))
         if known is None:
@@ -246,7 +259,7 @@ class RankCauses:
             grid = _whole_parts(known[0], want)
             if grid is not None and (cause := _of_gradients(grid, want, known[2])) is not None:
                 return cause
-        return self._of_part(row)
+        return None
 
 
 def _returns(tensor: Tensor, layer: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..runlog.events import CLIPPED, IN_STEP, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
-from ..text import joined, shown, tr
+from ..text import joined, many, shown, tr
 from . import pages
 from .alignment import same_elements
 from .call_origins import ARGUMENTS, other_arguments
@@ -18,16 +18,23 @@ from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
-from .shards import JoinedTensor
+from .shards import JoinedTensor, RankTensor
 from .switches import SwitchDifference
-from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array
+from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array, Tensor
 from .tensors import NORM as NORM_NOTE
 from .updates import Updates, linear, multiple, wide
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
-CALLS, OPERAND, NOT_CLEARED, CLIPPING, WEIGHTS = "calls", "operand", "not cleared", "clipping", "weights"
+CALLS, OPERAND, NOT_CLEARED, NOT_TRAINED, CLIPPING, WEIGHTS = (
+    "calls",
+    "operand",
+    "not cleared",
+    "not trained",
+    "clipping",
+    "weights",
+)
 OPTIMIZER, SETTING = "optimizer", "optimizer setting"
 BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "order of samples", "order of batches", "rounding", "settings"
@@ -114,7 +121,7 @@ def _of_row(
     if settings:
         return _of_settings(updates, difference, first, settings)
     if first.a is None or first.b is None:
-        return _of_call(first) if difference.frameworks[0] == difference.frameworks[1] else None
+        return _of_call(first) if first.any.kind in GRADIENTS or difference.frameworks[0] == difference.frameworks[1] else None
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
         return _of_update(updates, first, rounding.rows)
@@ -127,16 +134,18 @@ def _of_row(
         return _of_gradients(updates, difference, first) or known or _of_place(difference, first)
     if rounding.unseen:
         return _of_unseen(first)
-    return _of_result(difference, first, rounding, single=cause is None) or known
+    return _of_result(difference, first, rounding, single=cause is None) or known or _of_place(difference, first)
 
 
 def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, single: bool) -> DifferenceReason | None:
     """The reason for what a call or a layer returns; ``single``: of one process each."""
     same_framework = difference.frameworks[0] == difference.frameworks[1]
-    calls = _of_random(first) or (_of_call(first) if same_framework else None) or _of_numbers(first)
-    if calls is not None or not single:  # what one of several ranks reads is a part of it
+    calls = _of_random(difference, first) or (_of_call(first) if same_framework else None) or _of_numbers(first)
+    if (
+        calls is not None or not single or not same_framework or rounding.incoming
+    ):  # what one of several ranks reads is a part of it
         return calls
-    return (_of_operands(first) if same_framework and not rounding.incoming else None) or _of_place(difference, first)
+    return _of_operands(first)
 
 
 def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -178,7 +187,10 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
 
 
 def _of_call(first: TensorRow) -> DifferenceReason | None:
-    """What sets a call apart from its partner in the other run: its name, its arguments, or what it reads."""
+    """What sets a call apart from its partner in the other run: its name, its arguments, or what it reads; or a lone gradient."""
+    if first.any.kind in GRADIENTS and (first.a is None or first.b is None):
+        side = "a" if first.a is None else "b"
+        return DifferenceReason(NOT_TRAINED, tr("{side} has no gradient of it: it is not trained there", side=side), {"side": side})
     if first.any.kind != "op":
         return None
     if first.a is None or first.b is None:
@@ -210,15 +222,27 @@ def _of_operands(first: TensorRow) -> DifferenceReason | None:
     return DifferenceReason(OPERAND, text, {"operands": names})
 
 
-def _of_random(first: TensorRow) -> DifferenceReason | None:
-    """Where the first result that differs is one of dropout: the generators stand elsewhere."""
-    tensor = first.any
-    draws = any(side is not None and side.reads is not None and side.reads.draws for side in (first.a, first.b))
-    if not (draws or "dropout" in tensor.name.lower()):
+def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """Where the first result that differs is one of dropout, or reads one that one run alone has: generators stand elsewhere."""
+    read = {operand.digest for side in (first.a, first.b) if side is not None and side.reads for operand in side.reads.operands}
+    alone = [row for row in difference.rows if row.apart is None and row.any.step == first.any.step and read & _digests(row.any)]
+    drawing = [row for row in (first, *alone) if any(map(_draws, (row.a, row.b)))]
+    if not drawing:
         return None
+    tensor = drawing[0].any
     where = shown(f"{tensor.name} {tensor.layer}".strip())
     text = tr("other random numbers, from {where} at step {step}", where=where, step=tensor.step)
     return DifferenceReason(RANDOM, text, {"layer": tensor.layer, "step": tensor.step})
+
+
+def _digests(tensor: Tensor) -> set[str]:
+    """Of what each rank holds."""
+    return {part.digest for row in tensor.parts for part in row} if isinstance(tensor, RankTensor) else {tensor.digest}
+
+
+def _draws(tensor: Tensor | None) -> bool:
+    """Whether a call draws random numbers, or a layer does by its name."""
+    return tensor is not None and bool((tensor.reads and tensor.reads.draws) or "dropout" in tensor.name.lower())
 
 
 def _of_numbers(first: TensorRow) -> DifferenceReason | None:
@@ -309,6 +333,12 @@ def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> Differe
     used = updates.gradient(first)
     if used is None or (used.differs and id(used) not in rounded):
         return None
+    counts = [updates.count(first, side) for side in "ab"]
+    if counts[0] != counts[1]:
+        text = tr(
+            "a makes {updates} in step {step}, b {other}", updates=many(counts[0], "update"), step=first.any.step, other=counts[1]
+        )
+        return DifferenceReason(UPDATE, text, {"a": counts[0], "b": counts[1]})
     if first.any.kind == STATE:
         state = first.any.tensor or STATE
         text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)

@@ -79,8 +79,12 @@ class ReadSettings:
 
     def at(self, step: int) -> ByName:
         """Those of a step: the same table as long as nothing changes."""
+        before: set[tuple[int, int]] = set()  # numbers of optimizers and their steps: the first update of a step counts
         while self._waiting and self._waiting[0]["step"] <= step:
             event = self._waiting.pop(0)
+            if (event["number"], event["step"]) in before:
+                continue
+            before.add((event["number"], event["step"]))
             names = self._names.setdefault(event["number"], [])
             for place, group in enumerate(event["groups"]):
                 names[place : place + 1] = [group.get("parameters") or (names[place] if place < len(names) else [])]

@@ -58,7 +58,7 @@ ROW_KINDS = {
     CLIPPED: RowKind(marked("clipped gradient"), place=marked("gradients agree before clipping, and not behind it")),
     STATE: RowKind(marked("optimizer state"), tr("optimizer states equal")),
     "parameter": RowKind(marked("parameter"), tr("parameters equal")),
-    "note": RowKind(marked("note")),
+    "note": RowKind(marked("note"), place=marked("all before agrees, this value does not")),
     INPUT: RowKind(marked("input")),
 }
 WEIGHT = "weight"  # the ``tensor`` of an input that is a parameter or buffer as the run begins

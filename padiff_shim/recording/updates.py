@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from ..runlog.events import LOSS
+from ..runlog.events import IN_STEP, LOSS
 from .difference import Difference, TensorRow
 from .tensors import GRADIENTS, Array, Tensor
 
@@ -23,6 +23,7 @@ class Updates:
         self._rows: defaultdict[tuple[str, str], list[TensorRow]] = defaultdict(list)
         for row in difference.compared:
             self._rows[row.any.kind, self.name(row)].append(row)
+        self._all = difference.rows
         self._first = difference.steps[0].step if difference.steps else 0
 
     def name(self, row: TensorRow) -> str:
@@ -41,6 +42,11 @@ class Updates:
             if used:
                 return used[-1]
         return None
+
+    def count(self, row: TensorRow, side: str) -> int:
+        """How many updates of a parameter a run has made in the step, by the gradients that they used."""
+        used = (getattr(other, side) for other in self._all if other.any.kind == IN_STEP and other.any.step == row.any.step)
+        return sum(tensor is not None and tensor.name == row.any.name for tensor in used)
 
     def gradients_before(self, row: TensorRow) -> list[TensorRow]:
         """The rows of a parameter's gradients in the step before."""
