@@ -310,7 +310,7 @@ def difference_document(difference: Difference) -> doc.Document:
     far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
     not_joined = [(shown(tensor, SENTENCE), reason) for tensor, reason in difference.not_joined[: ROWS.page]]
     others = [(f"optimizer.{known.word}", known.a, known.b) for known in difference.settings.differences]
-    around = [(shown(name), shown(in_a), shown(in_b)) for name, in_a, in_b in (*difference.surroundings, *others)]
+    around = [(tr(shown(name)), shown(in_a), shown(in_b)) for name, in_a, in_b in (*difference.surroundings, *others)]
     return doc.Document(
         difference.answer,
         [
@@ -383,7 +383,7 @@ def _begin(origin: CallOrigin) -> doc.ListedFinding:
     details = [(tr("kernel"), origin.kernel)] if origin.kernel else []
     details += [(tr("known"), detail) for detail in origin.details]
     details += [
-        (tr("cause?"), tr("{name}: {a} in a, {b} in b ({why})", name=shown(name), a=shown(a), b=shown(b), why=why))
+        (tr("cause?"), tr("{name}: {a} in a, {b} in b ({why})", name=tr(shown(name)), a=shown(a), b=shown(b), why=why))
         for name, a, b, why in origin.switches
     ]
     return doc.ListedFinding(tr(_BEGINS[origin.kind], row=described(row)), places, details)

@@ -91,7 +91,7 @@ def reason_of(
         parts.append(tr("rounding does not explain {rest}", rest=pages.described(rest)))
     if switches and (rounding.rows or (reason is None and rounding.incoming == 0)):
         numbers["settings"] = [switch.name for switch in switches]
-        parts += [tr("{name}: {a} in a, {b} in b", name=name, a=a, b=b) for name, a, b, _ in switches[:_SETTINGS]]
+        parts += [tr("{name}: {a} in a, {b} in b", name=tr(name), a=a, b=b) for name, a, b, _ in switches[:_SETTINGS]]
     if not parts:
         return reason
     placed = reason is None or (reason.kind in ROW_KINDS and ROW_KINDS[reason.kind].place)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..text import tr
+from ..text import marked, tr
 
 Families = frozenset[str]
 _PRODUCTS = frozenset({"linear", "linalg", "attention", "fused", "devices", "vector", "rnn", "decomposition"})
@@ -59,7 +59,7 @@ def _switch_groups() -> tuple[_SwitchGroup, ...]:
     version = tr("other versions have other kernels")
     summed = _PRODUCTS | _CONVOLUTIONS | _SUMS
     return (
-        _SwitchGroup(("device",), "", _EVERY, "", tr("another device has other kernels")),
+        _SwitchGroup((marked("device"),), "", _EVERY, "", tr("another device has other kernels")),
         _SwitchGroup(("paddle",), "", _EVERY, "paddle", version),
         _SwitchGroup(("torch",), "", _EVERY, "torch", version),
         _SwitchGroup(("cuda",), "gpu", _EVERY, "", version),
@@ -87,7 +87,7 @@ def _switch_groups() -> tuple[_SwitchGroup, ...]:
         ),
         _SwitchGroup(("torch.mkldnn",), "cpu", summed, "torch", tr("oneDNN's kernel takes the place of Torch's own")),
         _SwitchGroup(
-            ("environment.OMP_NUM_THREADS", "environment.MKL_NUM_THREADS", "environment.OMP_DYNAMIC", "cores"),
+            ("environment.OMP_NUM_THREADS", "environment.MKL_NUM_THREADS", "environment.OMP_DYNAMIC", marked("cores")),
             "cpu",
             summed,
             "",
@@ -97,8 +97,8 @@ def _switch_groups() -> tuple[_SwitchGroup, ...]:
         _SwitchGroup(("torch.num_threads",), "cpu", summed, "torch", split),
         _SwitchGroup(
             (
-                "processor",
-                "instruction set",
+                marked("processor"),
+                marked("instruction set"),
                 "environment.MKL_ENABLE_INSTRUCTIONS",
                 "environment.MKL_DEBUG_CPU_TYPE",
                 "environment.MKL_CBWR",
