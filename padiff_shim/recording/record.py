@@ -636,13 +636,13 @@ class Recording:
         Raises:
             ModeError: the recording is not open.
         """
-        observer, self._observer = self._observer, None
-        if observer is None or self._file is None or self._writer is None:
-            raise ModeError(tr("this recording is not open"))
+        writer, observer = self._opened(), self._observer
+        assert self._file is not None
+        self._observer = None
         _open.pop(self.framework, None)
         try:
             observer.end()
-            self._writer.end()
+            writer.end()
         finally:
             self._file.close(how, time.perf_counter() - self._began)
 
@@ -652,10 +652,8 @@ class Recording:
         Raises:
             ModeError: the recording is not open.
         """
-        if self._writer is None or self._observer is None:
-            raise ModeError(tr("this recording is not open"))
         array = np.asarray(value) if isinstance(value, (int, float, complex)) else value
-        self._writer.note(name, array, call_site(), "")
+        self._opened().note(name, array, call_site(), "")
         return value
 
     def next_step(self) -> None:
@@ -664,9 +662,7 @@ class Recording:
         Raises:
             ModeError: the recording is not open.
         """
-        if self._writer is None or self._observer is None:
-            raise ModeError(tr("this recording is not open"))
-        self._writer.next_step()
+        self._opened().next_step()
 
     def stepping(self, parameters: Iterable[Any]) -> None:
         """Write the gradients of the model's parameters as an optimizer's step would use them now, without such a step.
@@ -674,9 +670,12 @@ class Recording:
         Raises:
             ModeError: the recording is not open.
         """
+        self._opened().updating(parameters)
+
+    def _opened(self) -> Any:
         if self._writer is None or self._observer is None:
             raise ModeError(tr("this recording is not open"))
-        self._writer.updating(parameters)
+        return self._writer
 
     def _remark(self, message: str) -> None:
         if self._file is not None:
