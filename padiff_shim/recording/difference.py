@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from ..runlog.events import NAMED
 from . import pages
 from .alignment import apart, by_figures, repeated
 from .call_origins import CallOrigins, origins_as_dict
-from .report import RunsReport
+from .report import hash_cells, hashed
 from .settings import ComparedSettings
 from .tensors import GRADIENTS, WEIGHT, Tensor, is_weight, parameter_name
 
@@ -194,6 +195,7 @@ class Difference(Presented):
         micro_batches: how many batches a step has in a and b, where they were put together because these numbers differ.
         settings: in what the runs' optimizers differ.
         most: how many rows are held.
+        reported: hashes of what was computed are shown, too, as :meth:`report` has them.
         headers: the first lines of a and of b: versions, devices, options, command, the model's configuration and checkpoint.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
@@ -231,6 +233,7 @@ class Difference(Presented):
     micro_batches: tuple[int, int] = (1, 1)
     settings: ComparedSettings = field(default_factory=ComparedSettings, repr=False)
     most: int = HELD
+    reported: bool = field(default=False, repr=False)
     headers: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default=({}, {}), repr=False)
 
     def __post_init__(self) -> None:
@@ -287,8 +290,8 @@ class Difference(Presented):
         """Versions and devices of a and of b."""
         return [header.get("environment") or {} for header in self.headers]
 
-    def report(self, *, lang: str | None = None) -> RunsReport:
-        """The report that goes into a pull request: command, configuration, checkpoint, hashes of data, layers, losses and states.
+    def report(self, *, lang: str | None = None) -> Difference:
+        """This difference for a pull request: also with command, configuration, checkpoint, and hashes of what was computed.
 
         Of several ranks they are those of the tensors put together, or of each rank. MD5 needs recorded values; of others the
         recorded digests stand there.
@@ -303,7 +306,8 @@ class Difference(Presented):
         >>> [rows[0][1] for rows in padiff_shim.diff(folder, folder).report().to_dict()["hashes"].values() if rows]
         ['linear argument 1', 'Linear']
         """
-        report = RunsReport(self)
+        report = copy.copy(self)
+        report.reported = True
         report.speak(lang)
         return report
 
@@ -343,7 +347,11 @@ class Difference(Presented):
             "not_joined": [list(entry) for entry in self.not_joined],
             "steps": [step.to_dict() for step in self.steps],
             "rows": [row.to_dict() for row in self.rows],
+            **({"headers": list(map(dict, self.headers)), "hashes": self._hashes()} if self.reported else {}),
         }
+
+    def _hashes(self) -> dict[str, list[list[str]]]:
+        return {str(title): [list(map(str, hash_cells(row))) for row in rows] for title, rows in hashed(self)}
 
     @property
     def findings(self) -> list[Finding]:

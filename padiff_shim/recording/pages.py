@@ -15,6 +15,7 @@ from ..runlog.events import LOSS
 from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
 from .alignment import same_elements
 from .call_origins import ARGUMENTS, CALL, LAYOUT, RANDOM, CallOrigin
+from .report import report_parts
 from .tensors import ROW_KINDS, WEIGHT
 
 if TYPE_CHECKING:
@@ -315,6 +316,7 @@ def difference_document(difference: Difference) -> doc.Document:
         difference.answer,
         [
             doc.Facts([*facts, *(tr("first in {side}: {tensor}", side=side, tensor=tensor) for side, tensor in ends)]),
+            *(report_parts(difference) if difference.reported else ()),
             *_begins(difference),
             *_steps(difference),
             doc.Only((doc.PAGE,), [*_heat(difference.heat), _along(difference)]),

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..present import document as doc
-from ..present.annotations import Finding
-from ..present.result import Presented
 from ..runlog.events import LOSS, STATE
 from ..runlog.reader import text_of
 from ..text import shown, tr
@@ -22,86 +20,47 @@ if TYPE_CHECKING:
 _ROWS = doc.Most(20, 40, 1000)
 
 
-class RunsReport(Presented):
-    """What :meth:`padiff_shim.Difference.report` shows. True in a condition if nothing differs.
-
-    Args:
-        difference: of the runs, one rank each, or several ranks put together.
-    """
-
-    def __init__(self, difference: Difference) -> None:
-        self.difference = difference
-
-    def __bool__(self) -> bool:
-        return bool(self.difference)
-
-    @property
-    def answer(self) -> str:
-        """That of the difference."""
-        return self.difference.answer
-
-    def _shorter(self) -> Iterator[str]:
-        return self.difference._shorter()
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Those of the difference."""
-        return self.difference.findings
-
-    def untested(self) -> list[str]:
-        """Those of the difference."""
-        return self.difference.untested()
-
-    def _versions(self) -> str:
-        return self.difference._versions()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The difference in plain types, with both headers and all hashes."""
-        hashes = {str(title): [list(map(str, _cells(row))) for row in rows] for title, rows in self._tables()}
-        return {**self.difference.to_dict(), "headers": [dict(header) for header in self.difference.headers], "hashes": hashes}
-
-    def content(self) -> doc.Document:
-        """The conclusion, environment and weights, hashes of data, losses, results and states, then the difference itself."""
-        content = self.difference.content()
-        columns = [*map(doc.Column, (tr("step"), tr("what"), tr("layer"), tr("ranks"), "a", "b"))]
-        tables: list[doc.Part] = []
-        for title, rows in self._tables():
-            table = doc.Table(columns, [_cells(row) for row in rows[: _ROWS.page]], most=_ROWS, total=len(rows), cards=False)
-            tables += [doc.Section(title, [table], folded=True)] if rows else []
-        parts = [self._environment(), *tables, *content.parts]
-        return doc.Document(content.headline, parts, content.tone, title=tr("padiff_shim: two recorded runs"))
-
-    def _environment(self) -> doc.Part:
-        """Of both runs: framework, ranks, versions, command, configuration and checkpoint; and whether they begin alike."""
-        sides: list[dict[str, Any]] = [
-            {
-                tr("framework"): header.get("framework"),
-                tr("ranks"): header.get("ranks") or 1,
-                **(header.get("environment") or {}),
-                tr("command"): text_of(header, "command"),
-                tr("configuration"): text_of(header, "configuration"),
-                tr("checkpoint"): text_of(header, "checkpoint"),
-            }
-            for header in self.difference.headers
-        ]
-        names = [name for name in {**sides[0], **sides[1]} if any(side.get(name) for side in sides)]
-        rows: list[doc.Row] = [(name, *(shown(str(side.get(name, ""))) for side in sides)) for name in names]
-        weights = [row for row in self.difference.inputs if row.any.tensor == WEIGHT]
-        same = tr("{equal:,} of {all:,} equal", equal=sum(not row.differs for row in weights), all=len(weights))
-        rows += [(tr("weights at the start"), same, same)] if weights else []
-        columns = [doc.Column(tr("setting")), doc.Column("a", fold=True), doc.Column("b", fold=True)]
-        return doc.Section(tr("Environment"), [doc.Table(columns, rows, cards=False)])
-
-    def _tables(self) -> Iterator[tuple[str, list[TensorRow]]]:
-        """What is hashed, by kind, in the order of the runs."""
-        data = [row for row in self.difference.inputs if row.any.tensor != WEIGHT]
-        yield tr("Data of each step: digests"), data
-        kinds = ((tr("MD5 of losses and notes"), (LOSS, "note")), (tr("MD5 of results of layers"), ("layer",)))
-        for title, chosen in (*kinds, (tr("MD5 of optimizer states"), (STATE,))):
-            yield title, [row for row in self.difference.rows if row.any.kind in chosen]
+def report_parts(difference: Difference) -> Iterator[doc.Part]:
+    """Environment and weights, and hashes of data, losses, results and states."""
+    columns = [*map(doc.Column, (tr("step"), tr("what"), tr("layer"), tr("ranks"), "a", "b"))]
+    yield _environment(difference)
+    for title, rows in hashed(difference):
+        table = doc.Table(columns, [hash_cells(row) for row in rows[: _ROWS.page]], most=_ROWS, total=len(rows), cards=False)
+        yield doc.Section(title, [table] if rows else [], folded=True)
 
 
-def _cells(row: TensorRow) -> doc.Row:
+def _environment(difference: Difference) -> doc.Part:
+    """Of both runs: framework, ranks, versions, command, configuration and checkpoint; and whether they begin alike."""
+    sides: list[dict[str, Any]] = [
+        {
+            tr("framework"): header.get("framework"),
+            tr("ranks"): header.get("ranks") or 1,
+            **(header.get("environment") or {}),
+            tr("command"): text_of(header, "command"),
+            tr("configuration"): text_of(header, "configuration"),
+            tr("checkpoint"): text_of(header, "checkpoint"),
+        }
+        for header in difference.headers
+    ]
+    names = [name for name in {**sides[0], **sides[1]} if any(side.get(name) for side in sides)]
+    rows: list[doc.Row] = [(name, *(shown(str(side.get(name, ""))) for side in sides)) for name in names]
+    weights = [row for row in difference.inputs if row.any.tensor == WEIGHT]
+    same = tr("{equal:,} of {all:,} equal", equal=sum(not row.differs for row in weights), all=len(weights))
+    rows += [(tr("weights at the start"), same, same)] if weights else []
+    columns = [doc.Column(tr("setting")), doc.Column("a", fold=True), doc.Column("b", fold=True)]
+    return doc.Section(tr("Environment"), [doc.Table(columns, rows, cards=False)])
+
+
+def hashed(difference: Difference) -> Iterator[tuple[str, list[TensorRow]]]:
+    """What is hashed, by kind, in the order of the runs."""
+    data = [row for row in difference.inputs if row.any.tensor != WEIGHT]
+    yield tr("Data of each step: digests"), data
+    kinds = ((tr("MD5 of losses and notes"), (LOSS, "note")), (tr("MD5 of results of layers"), ("layer",)))
+    for title, chosen in (*kinds, (tr("MD5 of optimizer states"), (STATE,))):
+        yield title, [row for row in difference.rows if row.any.kind in chosen]
+
+
+def hash_cells(row: TensorRow) -> doc.Row:
     tensor = row.any
     name = tr("loss") if tensor.kind == LOSS else tensor.name
     what = name if tensor.tensor in ("", "out") else f"{name} {tensor.tensor}"

@@ -132,7 +132,6 @@ def results(tmp_path_factory):
             padiff_shim.prove(port, original, x, phase="forward").drift(),
         ),
         "Difference": (padiff_shim.diff(folder / "a", folder / "c"), padiff_shim.diff(folder / "a", folder / "b")),
-        "RunsReport": tuple(padiff_shim.diff(folder / "a", folder / other).report() for other in "cb"),
         "TreeDifference": (padiff_shim.difference(x, x), padiff_shim.difference({"x": x}, {"x": x + 1, "y": x})),
         "Gate": (padiff_shim.gate(good, folder / "baseline.jsonl"), padiff_shim.gate(bad, folder / "baseline.jsonl")),
         "Mapping": (mapping, wrong),
