@@ -422,7 +422,7 @@ def _mended(difference: CallDifference, evidence: Evidence) -> tuple[ApiCall | N
     """The call of Paddle's API that gives what is to be a value of the original's, and that value."""
     node, (wanted, *_) = difference.mend or (difference.port, (None,))
     call = None if node is None else node.api
-    values = [value for value in evidence.original.values() if wanted is not None and _is_one(value.tensor, wanted)]
+    values = [value for value in evidence.original.values() if wanted is not None and is_one(value.tensor, wanted)]
     original = difference.original
     if original is not None and node is not None and "pool" in original.name and "pool" in node.name:  # of which some have indices
         values = [original.result]
@@ -464,7 +464,8 @@ def layer_of(difference: CallDifference, evidence: Evidence) -> str:
     return ""
 
 
-def _is_one(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+def is_one(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors are one, in one shape or another."""
     return tensor.numel() == other.numel() and tensor.data_ptr() == other.data_ptr()
 
 

@@ -29,7 +29,7 @@ from .causes import (
 from .expressions import argument_source, both, reordered_source, with_arguments
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .match import Matching, depends_on, kind
-from .rewrites import Evidence, layer_of, rewrite_of, same_numbers, transposed
+from .rewrites import Evidence, is_one, layer_of, rewrite_of, same_numbers, transposed
 from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
@@ -280,11 +280,6 @@ def _is_plain(value: Value) -> bool:
     return value.count <= 1 and float(value.ends[0]).is_integer()
 
 
-def _is_one(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are one, in one shape or another."""
-    return tensor.numel() == other.numel() and tensor.data_ptr() == other.data_ptr()
-
-
 def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[ApiCall, list[TraceCall]]]:
     """The port's call of Paddle's API in which a difference shows, and those that made its operands; each with its nodes."""
     port = difference.port
@@ -292,9 +287,7 @@ def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[
         return []
     made = [port, *(operand.value.node for operand in port.operands if operand.value.node is not None)]
     if difference.cause is Cause.ORDER:
-        made += [
-            node for node in evidence.port.repeats if any(_is_one(node.result.tensor, other.tensor) for other in port.operands)
-        ]
+        made += [node for node in evidence.port.repeats if any(is_one(node.result.tensor, other.tensor) for other in port.operands)]
     if difference.mend is not None:
         made.insert(0, difference.mend[0])
     apis = dict.fromkeys(node.api for node in made if node.api is not None and not node.backward)

@@ -558,3 +558,43 @@ def test_what_no_argument_mends_is_one_finding_in_words(kind, tmp_path):
     (mistake,) = prove(*models, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32"), phase="forward").mistakes
     assert words in mistake.text
     assert mistake.paddle.line == 16
+
+
+# Lines of a forward that reads q and k, and the original's: which line is named, with which cause.
+LINES = {
+    "a write": ("h = q * 2.0\n        h[:, 0] = 0.0\n        return F.relu(h)", "h[:, 1] = 0.0", 17, Cause.ATTRIBUTE),
+    "a later write": (
+        "h = q * 2.0\n        h[:, 0] = 0.0\n        h[:, 1] = k[:, 0]\n        return h",
+        "h[:, 1] = k[:, 1]",
+        18,
+        None,
+    ),
+    "a step": ("h = q.round()\n        return h * k", "h = q + (q.round() - q).detach()", 16, Cause.GRAPH_ENDS),
+    "a turn of a loop": (
+        "h = q * 1.5\n        for at in range(6):\n            h[:, at] = k[:, at] * k[:, at]\n        return h",
+        "h[:, at] = k[:, at] * q[:, at]",
+        18,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_what_writes_or_ends_is_named_at_its_own_line(kind, tmp_path):
+    """What is written for a turn of a loop would hold for one of them."""
+    port, changed, line, cause = LINES[kind]
+    at = port.splitlines()[line - 16].strip()
+    torch.manual_seed(0)
+    models = [
+        loaded(_with_lines(written(tmp_path, f"lines_{name}", name, "None", None), lines)).Model()
+        for name, lines in (("paddle", port), ("torch", port.replace(at, changed)))
+    ]
+    mistake = prove(*models, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32")).mistakes[0]
+    assert mistake.paddle.line == line, mistake
+    assert cause in (None, mistake.cause)
+    assert kind != "a turn of a loop" or not mistake.write
+
+
+def _with_lines(file, lines):
+    file.write_text(file.read_text().replace("return None", lines))
+    return file
