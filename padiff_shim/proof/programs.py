@@ -1079,7 +1079,7 @@ class PaddleSide(ModelSide):
 
     def watch_step(self, mode: contextlib.AbstractContextManager[Any], *, training: bool) -> None:
         """A forward and a backward within a mode; in a ``training`` from the model's own output ``"loss"``."""
-        self.rewind()
+        self._state_of(self.model).restore()
         self._keeping = False
         self._stack.clear()
         self._clear()
