@@ -304,7 +304,7 @@ class Difference(Presented):
         >>> with padiff_shim.record(folder, framework="torch"):
         ...     _ = torch.nn.Linear(2, 2)(torch.ones(1, 2))
         >>> [rows[0][1] for rows in padiff_shim.diff(folder, folder).report().to_dict()["hashes"].values() if rows]
-        ['linear argument 1', 'Linear']
+        ['linear [0]', 'Linear']
         """
         report = copy.copy(self)
         report.reported = True

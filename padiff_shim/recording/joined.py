@@ -414,8 +414,10 @@ def _marks(header: JsonTable) -> dict[str, int]:
 
 def sent_stages(steps: Mapping[int, RecordedStep]) -> dict[int, int]:
     """Rank -> its stage of a pipeline, by which ranks read what others have made; 0 for all where two read each other's."""
-    made = {rank: {tensor.digest for tensor in step.tensors} for rank, step in steps.items()}
+    made = {rank: {tensor.digest for tensor in step.tensors if tensor.kind in ("op", "layer")} for rank, step in steps.items()}
     read = {rank: {tensor.digest for tensor in step.inputs if tensor.tensor != WEIGHT} for rank, step in steps.items()}
+    for rank, step in steps.items():
+        read[rank] |= {operand.digest for tensor in step.tensors if tensor.reads is not None for operand in tensor.reads.operands}
     before = {rank: [other for other in steps if other != rank and read[rank] & (made[other] - made[rank])] for rank in steps}
     stages = dict.fromkeys(steps, 0)
     for _ in steps:
