@@ -264,7 +264,7 @@ WRONG = {
     "values": (_clipped(0.02), _torch_values, "another clipping", "write grad_clip=paddle.nn.ClipGradByValue(0.0002)"),
     "overflow": (_careless, _careful, "a step that the other skips", "gradients hold inf or NaN there"),
     "two steps": (_twice, theirs("SGD"), "a step that the other skips", "makes 2 steps for a backward, the original's 1"),
-    "not cleared": (_uncleared, theirs("SGD"), "gradients are not cleared", "the port's gradients stay"),
+    "not cleared": (_uncleared, theirs("SGD"), "gradients are not cleared", "the port's gradients are kept"),
 }
 
 
