@@ -142,7 +142,7 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     >>> import paddle, padiff_shim
     >>> layer = paddle.nn.Linear(4, 3)
     >>> print(padiff_shim.do_no_harm(lambda: layer(paddle.ones([2, 4])), state=[layer]).headline)
-    do no harm: 7 tensors and states bit-identical with and without comparing
+    NO HARM: 7 tensors and states bit-identical with and without comparing
     """
     function("program", program, marked("no argument"))
     if isinstance(state, (str, bytes)) or not isinstance(state, Sequence):
