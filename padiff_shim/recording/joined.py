@@ -97,7 +97,8 @@ class JoinedRun:
     def number(self, other: JoinedRun) -> None:
         """Learn which experts and which blocks of a pipeline each rank has."""
         stages = sent_stages(self._begun)
-        if len(self.ranks) > 1 and len(other.ranks) > 1 and any(stages.values()):
+        split = any(recorded.header.get("split_axes") for run in (self, other) for recorded in run.ranks.values())
+        if not split and any(stages.values()) and any(sent_stages(other._begun).values()):
             self.layout.numbers = numbers_by_stage(self.own_weights(), stages)
             return
         other_weights = {name: weight for weights in other.own_weights().values() for name, weight in weights.items()}
