@@ -231,7 +231,9 @@ def _lie_alike(both: tuple[dict[int, Recorded], dict[int, Recorded]], *, whole: 
     layouts = []
     for run in both:
         begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in run.items()}
-        if len(run) > 1 and (not any(sent_stages(begun).values()) or lost_ranks(run[min(run)].header.get("ranks") or 1, run)):
+        split = any(recorded.header.get("split_axes") for recorded in run.values())
+        lost = lost_ranks(run[min(run)].header.get("ranks") or 1, run)
+        if len(run) > 1 and (split or lost or not any(sent_stages(begun).values())):
             return False
         made = {tensor.digest for step in begun.values() for tensor in step.tensors}
         for step in begun.values():
