@@ -191,14 +191,16 @@ def _without_ours(error: BaseException) -> TracebackType | None:
         frames.append(place)
         place = place.tb_next
     through = isinstance(error, KeyboardInterrupt) or bool(_PADDLES.match(str(error)))  # it only passed through our frames
+    programs = [at for at, place in enumerate(frames) if not _is_ours(place) and _TORCHS not in place.tb_frame.f_code.co_filename]
+    below = max(programs, default=-1)  # what Torch calls above a line of the program is the program's
     shown: list[TracebackType] = []
     left_out: list[TracebackType] = []  # our frames since the last other one
-    for place in frames:
+    for at, place in enumerate(frames):
         torchs = _TORCHS in place.tb_frame.f_code.co_filename
         if _is_ours(place) or (torchs and left_out and through):
             left_out.append(place)
             continue
-        if torchs:
+        if torchs and at > below:
             shown += left_out
         shown.append(place)
         left_out = []

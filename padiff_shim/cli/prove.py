@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, PadiffShimError
 from ..progress import Waiting
 from ..text import tr
@@ -116,16 +117,19 @@ def command(
 
     with Waiting("importing Paddle and Torch"):
         frameworks()
-    builders = Builders(arguments, config)
-    if proxy is not None:
-        from .proxied import both, listed
+    from ..proof.programs import seeded
 
-        layer, module, lacking = both(proxy, builders)
-        if lacking:
-            print(listed(lacking), file=sys.stderr)
-    else:
-        module = builders.made(str(original), "TORCH")  # first: PaddleFormers hides Torch from a transformers imported later
-        layer = builders.made(str(port), "PADDLE")
+    builders = Builders(arguments, config)
+    with seeded(checked_seed(options["seed"])):  # the models' first weights, too
+        if proxy is not None:
+            from .proxied import both, listed
+
+            layer, module, lacking = both(proxy, builders)
+            if lacking:
+                print(listed(lacking), file=sys.stderr)
+        else:
+            module = builders.made(str(original), "TORCH")  # first: PaddleFormers hides Torch from a transformers imported later
+            layer = builders.made(str(port), "PADDLE")
     options |= {name: named_object(options[name], f"--{name}") for name in ("loss", "rules", "equal")}
     options |= {"layer_map": layer_map_of(layer_map), "dtype": dtypes[0] if dtypes else None}
     if optimizer is not None:

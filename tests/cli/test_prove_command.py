@@ -220,3 +220,24 @@ def test_an_error_of_the_users_is_no_answer(files, capsys):
     assert "padiff_shim/cli" not in shown
     assert main(["prove", "ours/model.py:Port", "theirs/model.py:Original", "--inputs", "empty.npy"]) == 2
     assert "empty.npy" in capsys.readouterr().err
+
+
+def test_a_seed_makes_the_models_first_weights_too(files, capsys):
+    """Without it no number of an answer could be had again."""
+    (files / "theirs" / "plain.py").write_text(ORIGINAL.replace("model = Original()\n", ""))
+    command = ["prove", "ours/wrong.py:Port", "theirs/plain.py:Original", "--inputs", "x.npy", "--phase", "forward", "--seed"]
+    texts = []
+    for seed in "334":
+        assert main([*command, seed]) == 1
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_an_error_of_the_original_has_no_frames_of_ours(files, capsys):
+    broken = ORIGINAL.replace("self.up(x)", "self.up(x.reshape(-1, 5))")
+    (files / "theirs" / "broken.py").write_text(broken)
+    assert main(["prove", "ours/model.py:Port", "theirs/broken.py:Original", "--inputs", "x.npy"]) == 2
+    error = capsys.readouterr().err
+    assert "broken.py:" in error.splitlines()[0]
+    assert "padiff_shim/" not in error
+    assert "click/" not in error

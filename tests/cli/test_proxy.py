@@ -64,6 +64,8 @@ def source(tmp_path, monkeypatch):
     (package / "models.py").write_text(SOURCE.replace("from parts import Scale", "from .blocks import Scaling as Scale"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", sys.path[:])
+    for name in ("net", "parts"):  # those of other tests' folders
+        monkeypatch.delitem(sys.modules, name, raising=False)
     before = dict(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - set(before):
