@@ -57,22 +57,26 @@ def changed(tree: Tree, change: Callable[[str, Any], Any], path: str = "") -> Tr
     if _is_leaf(tree):
         return change(path, tree)
     if isinstance(tree, Mapping):
-        return {key: changed(value, change, where) for key, (where, value) in zip(tree, _within(tree, path))}
+        return {key: changed(value, change, where) for key, (where, value) in zip(tree, _within(tree, path) or ())}
     if isinstance(tree, (list, tuple)):
-        items = [changed(value, change, where) for where, value in _within(tree, path)]
+        items = [changed(value, change, where) for where, value in _within(tree, path) or ()]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return tree
 
 
 def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
     """(path, tensor or array) of everything in ``tree``, in its order; a model's own output class by its items or fields."""
-    if _is_leaf(tree):
-        return [(path, tree)]
-    return [leaf for where, value in _within(tree, path) for leaf in leaves(value, where)]
+    return [(where, value) for where, value in values(tree, path) if _is_leaf(value)]
 
 
-def _within(tree: Tree, path: str) -> list[tuple[str, Any]]:
-    """(path, value) of what a container holds."""
+def values(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
+    """The same with all that is no container: numbers, text, None and objects, too."""
+    inside = None if _is_leaf(tree) else _within(tree, path)
+    return [(path, tree)] if inside is None else [leaf for where, value in inside for leaf in values(value, where)]
+
+
+def _within(tree: Tree, path: str) -> list[tuple[str, Any]] | None:
+    """(path, value) of what a container holds; None of what is none."""
     if isinstance(tree, Mapping) or hasattr(tree, "items"):
         return [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
     if hasattr(tree, "_fields"):  # a named tuple
@@ -81,7 +85,7 @@ def _within(tree: Tree, path: str) -> list[tuple[str, Any]]:
         return [(f"{path}[{place}]", value) for place, value in enumerate(tree)]
     if hasattr(tree, "__dataclass_fields__"):
         return [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree.__dataclass_fields__]
-    return []
+    return None
 
 
 # The parts of a sparse tensor: Paddle's names -> Torch's.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,8 +14,8 @@ from ..errors import ArgumentError, described
 from ..present import document as doc
 from ..present.annotations import Finding
 from ..present.result import Presented
-from ..text import capped, listed, many, shown, tr
-from ..trees import Tree, elements, leaves, numbers, parts
+from ..text import capped, joined, listed, many, shown, tr
+from ..trees import Tree, elements, is_tensor, numbers, parts, values
 from .bits import Array
 from .distance import QUANTILES, Distance, distance, worst_of
 
@@ -27,9 +28,12 @@ class TreeDifference(Presented):
     """How far the tensors of a tree are from those of another one. True in a condition if nothing differs.
 
     Attributes:
-        tensors: the distance of each pair of tensors, in the first tree's order; ``name`` is where they are.
+        tensors: the distance of each pair of tensors or numbers, in the first tree's order; ``name`` is where they are.
         differing: the pairs that differ.
-        unpaired: (name, ``"a"`` or ``"b"``) of tensors that one tree alone holds.
+        plain: where both trees hold numbers, text or None in place of tensors.
+        unlike: (name, value of a, value of b) where such values differ and have no distance.
+        unpaired: (name, ``"a"`` or ``"b"``) of what one tree alone holds.
+        unmeasured: where objects are that cannot be compared.
         environment: versions of what was imported.
 
     Each number of a :class:`Distance` can be asked of the whole, too: ``max_abs``, ``ulp``, ``equal_share`` ... are those of the
@@ -38,12 +42,15 @@ class TreeDifference(Presented):
 
     tensors: list[Distance] = field(default_factory=list)
     differing: list[Distance] = field(default_factory=list)
+    plain: list[str] = field(default_factory=list)
+    unlike: list[tuple[str, str, str]] = field(default_factory=list)
     unpaired: list[tuple[str, str]] = field(default_factory=list)
+    unmeasured: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=doc.loaded_versions)
-    _names = ("tensors", "unpaired", "environment")
+    _names = ("tensors", "unlike", "unpaired", "unmeasured", "environment")
 
     def __bool__(self) -> bool:
-        return not (self.differing or self.unpaired)
+        return not (self.differing or self.unlike or self.unpaired)
 
     def __getattr__(self, name: str) -> Any:
         known = name in Distance.__dataclass_fields__ or isinstance(vars(Distance).get(name), property)
@@ -54,39 +61,53 @@ class TreeDifference(Presented):
     @property
     def findings(self) -> list[Finding]:
         """Each tensor that differs, or is alone."""
-        alone = [
-            Finding("DIFFERENT", "error", tr("{name} only in {side}", name=shown(name), side=side), where=name)
-            for name, side in self.unpaired
-        ]
+        alone = [Finding("DIFFERENT", "error", text, where=name) for name, text in self._alone().items()]
         return alone + [
             Finding("DIFFERENT", "error", in_words(apart), where=apart.name, numbers=figures_of(apart)) for apart in self.differing
         ]
 
+    def _alone(self) -> dict[str, str]:
+        """What differs and has no distance, in words, by where it is."""
+        alone = {name: tr("{name} only in {side}", name=shown(name), side=side) for name, side in self.unpaired}
+        return alone | {name: tr("{name}: {a} and {b}", name=_place(name), a=a, b=b) for name, a, b in self.unlike}
+
+    def _counted(self) -> str:
+        """How many tensors and plain values were compared."""
+        tensors = sum(apart.name not in self.plain for apart in self.tensors)
+        if not self.plain:
+            return many(tensors, "tensor") if tensors else ""
+        values = many(len(self.plain), "value")
+        return tr("{tensors} and {values}", tensors=many(tensors, "tensor"), values=values) if tensors else values
+
     def _shorter(self) -> Iterator[str]:
-        tensors = many(len(self.tensors), "tensor")
+        count, compared = len(self.differing) + len(self.unlike), self._counted() or many(0, "tensor")
         if self.unpaired:
             yield tr(
                 "DIFFERENT: {alone} only in one of both, {count} of {tensors} differ",
                 alone=len(self.unpaired),
-                count=len(self.differing),
-                tensors=tensors,
+                count=count,
+                tensors=compared,
             )
-        yield tr("DIFFERENT: {count} of {tensors}", count=len(self.differing), tensors=tensors)
+        yield tr("DIFFERENT: {count} of {tensors}", count=count, tensors=compared)
 
     @property
     def answer(self) -> str:
         """The answer in one line."""
-        counted = many(len(self.tensors), "tensor")
+        counted = self._counted()
         if self:
-            if all(apart.identical for apart in self.tensors):
-                return tr("SAME: {tensors}, all equal bit for bit", tensors=counted)
-            return tr("SAME: {tensors}, all within what counts as equal", tensors=counted)
-        if self.unpaired:
-            alone = listed([tr("{name} only in {side}", name=shown(name), side=side) for name, side in self.unpaired], 3)
-            return tr("DIFFERENT: {alone}", alone=alone)
+            if not counted:
+                text = tr("SAME: neither holds a tensor or a value")
+            elif all(apart.identical for apart in self.tensors):
+                text = tr("SAME: {tensors}, all equal bit for bit", tensors=counted)
+            else:
+                text = tr("SAME: {tensors}, all within what counts as equal", tensors=counted)
+            unmeasured = listed([_place(name) for name in self.unmeasured], 2)
+            return tr("{text}; not compared: {unmeasured}", text=text, unmeasured=unmeasured) if self.unmeasured else text
+        if alone := self._alone():
+            return tr("DIFFERENT: {alone}", alone=listed([*alone.values()], 3))
         worst = max(self.differing, key=lambda apart: math.inf if math.isnan(apart.relative_max) else apart.relative_max)
         what = in_words(worst)
-        if len(self.tensors) == 1:
+        if len(self.tensors) + len(self.plain) == 1 or worst.name == "":
             return tr("DIFFERENT: {what}", what=what)
         return tr(
             "DIFFERENT: {count} of {all}, most {name}: {what}",
@@ -105,12 +126,11 @@ class TreeDifference(Presented):
         differing = {id(apart) for apart in self.differing}
         tones: list[doc.Tone] = ["bad" if id(apart) in differing else "good" for apart in self.tensors]
         rows = [_row(apart) for apart in self.tensors]
-        alone = [tr("{name} only in {side}", name=shown(name), side=side) for name, side in self.unpaired]
         words = tr(
             "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: the largest difference, in units "
             "in the last place of b's largest element."
         )
-        table, notes = doc.Table(columns, rows, tones, most=ROWS), doc.Notes([*alone, *_unfinite(self.tensors)])
+        table, notes = doc.Table(columns, rows, tones, most=ROWS), doc.Notes([*self._alone().values(), *_unfinite(self.tensors)])
         explained = doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words)])
         return doc.Document(self.answer, [table, notes, explained], "good" if self else "bad")
 
@@ -119,7 +139,7 @@ def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal:
     """Measure how far ``a`` is from ``b``: two tensors or arrays, or tuples, lists and dicts of them, each of either framework.
 
     Args:
-        a, b: what is compared; tensors of one name or place belong together.
+        a, b: what is compared; tensors of one name or place belong together. Numbers, text and None beside them count, too.
         atol, rtol: no element counts as different that differs by no more than ``atol`` plus ``rtol`` of b's largest element.
         equal: a comparator of your own: ``equal(a, b, name)`` gets the values of each pair that differs as arrays, and answers
             True (they count as equal), False (they do not), None (as without it), or a difference of its own.
@@ -128,26 +148,39 @@ def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal:
         A :class:`TreeDifference`, true if nothing differs: ``assert padiff_shim.difference(a, b)``.
 
     Raises:
-        ArgumentError: there is no tensor in ``a`` or ``b``, or ``equal`` answers something else.
+        ArgumentError: ``a`` or ``b`` alone holds a tensor or a number, or ``equal`` answers something else.
 
     >>> import numpy as np, padiff_shim
     >>> apart = padiff_shim.difference(np.float32([1.0, 2.0]), np.float32([1.0, 2.0 + 2**-22]))
     >>> bool(apart), apart.max_abs, apart.ulp, apart.equal_share, apart.first
     (False, 2.384185791015625e-07, 1.0, 0.5, (1,))
     """
-    held = dict(_tensors("a", a)), dict(_tensors("b", b))
+    held = dict(_leaves(a)), dict(_leaves(b))
+    holding = [any(map(_measured, each.values())) for each in held]
+    for side, tree, holds in (("a", a, holding[0]), ("b", b, holding[1])):
+        if any(holding) and not holds:
+            raise ArgumentError(tr("difference(a, b): there is no tensor in {side}: {got}", side=side, got=described(tree)))
     made = TreeDifference()
     made.unpaired = [(name, side) for side, own, other in (("a", *held), ("b", *held[::-1])) for name in own if name not in other]
     for name in held[0]:
         if name not in held[1]:
             continue
-        (array, dtype), (other, other_dtype) = (elements(side[name]) for side in held)
-        apart = distance(array, other, (dtype, other_dtype), name=name, whole=True)
-        made.tensors.append(apart)
-        if not apart.identical:
-            accepted = accepts(equal, numbers(array, dtype), numbers(other, other_dtype), name)
-            if not (accepted if accepted is not None else apart.within(atol, rtol)):
-                made.differing.append(apart)
+        pair = held[0][name], held[1][name]
+        if not any(is_tensor(value) or isinstance(value, np.ndarray) for value in pair):
+            made.plain.append(name)
+        if all(map(_measured, pair)):
+            (array, dtype), (other, other_dtype) = map(elements, pair)
+            apart = distance(array, other, (dtype, other_dtype), name=name, whole=True)
+            made.tensors.append(apart)
+            if not apart.identical:
+                accepted = accepts(equal, numbers(array, dtype), numbers(other, other_dtype), name)
+                if not (accepted if accepted is not None else apart.within(atol, rtol)):
+                    made.differing.append(apart)
+        elif all(not _measured(value) and not isinstance(value, _PLAIN) for value in pair):
+            made.unmeasured.append(name)
+        elif any(map(_measured, pair)) or pair[0] != pair[1]:
+            made.unlike.append((name, described(pair[0]), described(pair[1])))
+    made.plain = [name for name in made.plain if name not in made.unmeasured]
     return made
 
 
@@ -164,17 +197,29 @@ def accepts(equal: Comparator | None, a: Array, b: Array, name: str) -> bool | N
     return None if answer is None else bool(answer)
 
 
-def _tensors(side: str, tree: Tree) -> Iterator[tuple[str, Any]]:
-    """(name, dense tensor) of all that a tree holds; parts of sparse ones by their names."""
-    held = leaves(tree)
-    if not held:
-        plain = None if isinstance(tree, (str, bytes, dict)) or tree is None else np.asarray(tree)
-        if plain is None or plain.dtype.kind not in "biufc":
-            raise ArgumentError(tr("difference(a, b): there is no tensor in {side}: {got}", side=side, got=described(tree)))
-        held = [("", plain)]
-    for path, tensor in held:
-        for name, part in parts(tensor):
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+
+
+def _leaves(tree: Tree) -> Iterator[tuple[str, Any]]:
+    """(name, value) of all that a tree holds; a list of numbers alone is an array, and a sparse tensor has parts with names."""
+    held = values(tree)
+    if held and isinstance(tree, (list, tuple)) and all(_measured(value) and isinstance(value, _PLAIN) for _, value in held):
+        with contextlib.suppress(ValueError):  # lists of several lengths
+            held = [("", np.asarray(tree))]
+    for path, value in held:
+        for name, part in parts(value):
             yield ".".join(filter(None, (path, name))), part
+
+
+def _measured(value: Any) -> bool:
+    """Whether a value is a tensor, an array of numbers, or a number."""
+    if is_tensor(value):
+        return True
+    return isinstance(value, (np.ndarray, np.generic, *_PLAIN)) and np.asarray(value).dtype.kind in "biufcV"
+
+
+def _place(name: str) -> str:
+    return shown(name) or tr("(the tensor)")
 
 
 def in_words(apart: Distance) -> str:
@@ -183,6 +228,17 @@ def in_words(apart: Distance) -> str:
         return tr("shapes {a} and {b}", a=list(apart.shapes[0]), b=list(apart.shapes[1]))
     if not apart.different:
         return tr("equal values in other dtypes, {a} and {b}", a=apart.dtypes[0], b=apart.dtypes[1])
+    if math.isinf(apart.max_abs) and any(apart.nan + apart.infinite):
+        kinds = [("NaN", apart.nan)] if any(apart.nan) else []
+        kinds += [("Inf", apart.infinite)] if any(apart.infinite) else []
+        counts = [tr("{kind}: {a} in a, {b} in b", kind=kind, a=sides[0], b=sides[1]) for kind, sides in kinds]
+        return tr(
+            "{counts}; {different:,} of {elements:,} elements differ, first at {first}",
+            counts=joined(", ", counts),
+            different=apart.different,
+            elements=apart.elements,
+            first=list(apart.first or ()),
+        )
     if apart.max_abs == 0:
         return tr("equal but for the sign of a zero in {share:.1%} of the elements", share=apart.share)
     return tr(
@@ -208,7 +264,7 @@ def ulp_text(ulp: float) -> str:
 
 def _row(apart: Distance) -> doc.Row:
     shapes, dtypes = ([str(side[0])] if side[0] == side[1] else list(map(str, side)) for side in (apart.shapes, apart.dtypes))
-    name = shown(apart.name) or tr("(the tensor)")
+    name = _place(apart.name)
     if apart.how == "shape":
         return name, doc.Cell(shapes), doc.Cell(dtypes), tr("shape"), "", "", "", "", ""
     figures = [f"{value:.2g}" for value in (apart.max_abs, apart.mean_abs, apart.relative)]
@@ -221,7 +277,7 @@ def _unfinite(tensors: list[Distance]) -> list[str]:
     notes = [
         tr(
             "{name}: NaN {nan_a} and {nan_b}, infinities {infinite_a} and {infinite_b}",
-            name=shown(apart.name) or tr("(the tensor)"), nan_a=apart.nan[0], nan_b=apart.nan[1],
+            name=_place(apart.name), nan_a=apart.nan[0], nan_b=apart.nan[1],
             infinite_a=apart.infinite[0], infinite_b=apart.infinite[1],
         )
         for apart in tensors

@@ -24,7 +24,8 @@ def test_two_tensors_of_either_framework():
 
 def test_trees_are_compared_by_name():
     a = {"logits": torch.ones(3), "states": [paddle.zeros([2]), np.ones(2)], "note": "x"}
-    b = {"logits": torch.ones(3), "states": [torch.zeros(2), torch.ones(2, dtype=torch.float64)], "extra": torch.ones(1)}
+    b = {"logits": torch.ones(3), "states": [torch.zeros(2), torch.ones(2, dtype=torch.float64)], "note": "x"}
+    b["extra"] = torch.ones(1)
     apart = padiff_shim.difference(a, b)
     assert [each.name for each in apart.tensors] == ["logits", "states[0]", "states[1]"]
     assert apart.unpaired == [("extra", "b")]
@@ -68,6 +69,55 @@ def test_other_shapes_dtypes_and_nothing_to_compare():
     for empty in ({}, "text", None):
         with pytest.raises(ArgumentError, match="no tensor"):
             padiff_shim.difference(empty, torch.ones(1))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"x": [np.ones(2), 1]}, {"x": [np.ones(2), 2]}, False),
+        ({"x": [np.ones(2), 1]}, {"x": [np.ones(2), 1]}, True),
+        ((np.ones(2), True), (np.ones(2), False), False),
+        ((np.ones(2), 1j), (np.ones(2), 2j), False),
+        ((np.ones(2), 2**70), (np.ones(2), 2**70 + 1), False),
+        ((np.ones(2), "text"), (np.ones(2), "words"), False),
+        ((np.ones(2), None), (np.ones(2), 0), False),
+        ((np.ones(2), None), (np.ones(2),), False),
+        ((np.ones(2), None), (np.ones(2), None), True),
+        ((np.ones(2), float("nan")), (np.ones(2), float("nan")), True),
+        ([1, [2, 3]], [1, [2, 4]], False),
+        ([1, [2, 3]], [1, [2, 3]], True),
+    ],
+)
+def test_what_stands_beside_tensors_counts(first, second, same):
+    apart = padiff_shim.difference(first, second)
+    assert bool(apart) is same
+    assert bool(apart.findings) is not same
+    assert apart.answer.startswith("SAME" if same else "DIFFERENT")
+
+
+def test_tolerances_hold_for_numbers_too():
+    assert padiff_shim.difference({"x": np.ones(2), "loss": 1.0}, {"x": np.ones(2), "loss": 1.125}, atol=0.125)
+
+
+@pytest.mark.parametrize("nothing", [[], {}, ()])
+def test_two_trees_without_a_tensor_are_equal_and_no_tensor_is_counted(nothing):
+    apart = padiff_shim.difference(nothing, [])
+    assert apart
+    assert apart.tensors == []
+    assert "1 tensor" not in apart.answer
+
+
+def test_an_object_that_cannot_be_compared_is_named_in_the_headline():
+    apart = padiff_shim.difference({"x": np.ones(2), "cache": object()}, {"x": np.ones(2), "cache": object()})
+    assert apart.unmeasured == ["cache"]
+    assert "cache" in apart.headline
+
+
+@pytest.mark.parametrize(("value", "name"), [(np.nan, "NaN"), (np.inf, "Inf")])
+def test_nan_and_infinity_stand_in_the_headline(value, name):
+    headline = padiff_shim.difference(np.float32([value, 1.0]), np.float32([1.0, 1.0])).headline
+    assert f"{name}: 1" in headline
+    assert "max inf" not in headline
 
 
 def test_one_pair_has_one_ulp_in_every_answer(tmp_path):
