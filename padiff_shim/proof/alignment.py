@@ -11,7 +11,6 @@ import paddle
 import torch
 
 from .. import __version__
-from ..dispatch.call_site import at_line
 from ..frameworks import settings
 from ..present.annotations import Finding
 from ..present.document import Document
@@ -191,8 +190,8 @@ def _mistake(aligned: AlignedDtype) -> str:
     first = mistakes[0]
     place = first.paddle or first.torch
     text = tr("in {dtype}: {mistake}", dtype=aligned.dtype, mistake=first.sentence())
-    if place:
-        where = at_line(place.file, place.line) + (f" ({place.layer})" if place.layer else "")
+    if where := first.line_to_edit():
+        where += f" ({place.layer})" if place and place.layer else ""
         text = tr("at {where}, in {dtype}: {mistake}", where=where, dtype=aligned.dtype, mistake=first.sentence())
     text = tr("{text}, and {more} more", text=text, more=len(mistakes) - 1) if len(mistakes) > 1 else text
     if aligned.proof.complete:

@@ -196,6 +196,11 @@ class Mistake:
             return tr("{cause}: {text}", cause=cause, text=self.text)
         return tr("{cause}: {text} ({often})", cause=cause, text=self.text, often=often)
 
+    def line_to_edit(self) -> str:
+        """Where the fix is written, or else the line that runs it; "" where neither is known."""
+        place = self.fix if self.fix is not None and self.fix.file else self.paddle or self.torch
+        return at_line(place.file, place.line) if place else ""
+
 
 STAGES = (
     *(marked("inputs"), marked("weights"), marked("buffers"), marked("forward"), marked("loss"), marked("backward")),

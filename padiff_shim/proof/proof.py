@@ -11,7 +11,6 @@ import paddle
 import torch
 
 from ..arguments import flag, one_of, whole
-from ..dispatch.call_site import at_line
 from ..errors import ArgumentError, PadiffShimError, described
 from ..modes.environment import versions
 from ..present.annotations import Finding
@@ -27,7 +26,7 @@ from .bits.bitwise import bitwise, same_mathematics
 from .bits.result import Bitwise
 from .carried import CarriedBy
 from .drift import Drift, drift
-from .findings import LayerRow, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
+from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .held_values import without_plain_weights
 from .pages import annotated, proof_document
@@ -66,23 +65,28 @@ class ProofAnswer(Presented):
 
     @property
     def answer(self) -> str:
-        """The answer in a sentence, with the first mistake's line."""
-        place = self._place()
-        return joined("", (f"{self.verdict}: ", self._with_line(at_line(place.file, place.line) if place else "")))
+        """The answer in a sentence, with the line to edit first."""
+        return joined("", (f"{self.verdict}: ", self._with_line(self._line())))
 
-    def _place(self) -> ProgramPlace | None:
-        return (self.mistakes[0].paddle or self.mistakes[0].torch) if self.mistakes else None
+    def _line(self) -> str:
+        """The line to edit, of the first mistake; "" where there is none."""
+        return self.mistakes[0].line_to_edit() if self.mistakes else ""
 
     def _with_line(self, line: str, *, layer: bool = True) -> str:
         if not self.mistakes:
             return self.reason
-        text, place = self.mistakes[0].sentence(), self._place()
-        if place:
+        first = self.mistakes[0]
+        text, place, fix = first.sentence(), first.paddle or first.torch, first.fix.text if first.fix else ""
+        if line:
             text = tr("{text}, at {line}", text=text, line=line)
-            text = tr("{text} (layer {layer})", text=text, layer=place.layer) if layer and place.layer else text
-        if len(self.mistakes) > 1:
-            text = tr("{text}, and {more} more", text=text, more=len(self.mistakes) - 1)
-        return text
+            text = tr("{text} (layer {layer})", text=text, layer=place.layer) if layer and place and place.layer else text
+        if fix and fix not in str(first.sentence()):
+            text = tr("{cause}: write {fix}", cause=text, fix=fix)
+        return self._and_more(text)
+
+    def _and_more(self, text: str) -> str:
+        more = len(self.mistakes) - 1
+        return tr("{text}, and {more} more", text=text, more=more) if more > 0 else text
 
     def _shorter(self) -> Iterator[str]:
         return (joined("", (f"{self.verdict}: ", text)) for text in self.brief())
@@ -97,31 +101,25 @@ class ProofAnswer(Presented):
             clause = re.split("[;；]", str(self.reason))[0]
             yield from (clause, _without_brackets(clause), re.split("[:：]", clause)[0], _without_brackets(clause))
             return
-        first, place = self.mistakes[0], self._place()
-        line = at_line(place.file, place.line).rpartition("/")[2] if place else ""
-        if place:
-            yield self._with_line(line, layer=True)
-            yield self._with_line(line, layer=False)
+        first, line = self.mistakes[0], self._line().rpartition("/")[2]
         fix = first.fix.text if first.fix is not None else ""
-        if fix and first.fix is not None and first.fix.file:  # where it is to be written
-            line = at_line(first.fix.file, first.fix.line).rpartition("/")[2]
-        if place:
-            bare = tr("{text}, at {line}", text=_without_brackets(first.sentence()), line=line)
-            yield tr("{cause}: write {fix}", cause=bare, fix=fix) if fix else bare
-        cause = tr("{cause} at {line}", cause=tr(first.cause.value), line=line) if place else tr(first.cause.value)
-        if fix:
-            yield tr("{cause}: write {fix}", cause=cause, fix=fix)
-        yield cause
+        yield self._with_line(line, layer=True)
+        yield self._with_line(line, layer=False)
+        bare, cause = _without_brackets(first.sentence()), tr(first.cause.value)
+        if line:
+            bare, cause = tr("{text}, at {line}", text=bare, line=line), tr("{cause} at {line}", cause=cause, line=line)
+        for text in (bare, cause):
+            yield self._and_more(tr("{cause}: write {fix}", cause=text, fix=fix) if fix else text)
+        yield self._and_more(cause)
 
     @property
     def following(self) -> list[str]:
         """What to do next, in one sentence or two."""
         if self.mistakes:
             first = self.mistakes[0]
-            place = first.fix if first.fix is not None and first.fix.file else first.paddle or first.torch
-            if not place:
+            line = self._line()
+            if not line:
                 return [tr(_AGAIN)]
-            line = at_line(place.file, place.line)
             if first.fix is not None and first.fix.text:
                 return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
             return [tr("correct {line}, then prove again", line=line)]

@@ -168,6 +168,10 @@ def further(results):
     fix = Fix("momentum=0.9", place.file, 7)
     mistakes = {
         "two mistakes": [Mistake(Cause.ATTRIBUTE, axis, place, place, ("blocks.0",))] * 2,
+        "mended on another line": [
+            Mistake(Cause.ATTRIBUTE, axis, place, place, ("pool",), fix=Fix("axis=-1", "/models" * 20 + "/port.py", 3)),
+            Mistake(Cause.ATTRIBUTE, long, place, place, ("pool",), fix=Fix("momentum=0.9", "port.py", 4)),
+        ],
         "a mistake in many words": [Mistake(Cause.ATTRIBUTE, long, place, place, ("blocks.0",), fix=fix)],
         "a call too many": [
             Mistake(Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone="sum()"), None, place, ("",))
@@ -286,6 +290,25 @@ def test_headlines(results):
     if os.environ.get("WRITE_HEADLINES"):
         CATALOGUE.write_text(written, encoding="utf-8")
     assert written == CATALOGUE.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_headline_of_a_mistake_names_the_line_to_edit_what_to_write_and_how_many_more(results, language):
+    for name in ("mended on another line", "mended in many words"):
+        proof = further(results)["mended on another line"]
+        if name == "mended in many words":
+            proof = replace(proof, mistakes=proof.mistakes[::-1])
+        line, fix = ("port.py:3", "axis=-1") if name == "mended on another line" else ("port.py:4", "momentum=0.9")
+        with reader(language):
+            report = Alignment({}, {}, [AlignedDtype("float32", proof, None)])
+            sentences = [each for result in (proof, report) for each in (result.headline, result.to_dict()["headline"])]
+            sentences.append(Bitwise(proof, comparable=False).headline)
+            more = str(tr("{text}, and {more} more", text="", more=1))
+            for sentence in map(str, sentences):
+                assert line in sentence
+                assert "port.py:7" not in sentence
+                assert fix in sentence
+                assert more in sentence
 
 
 def shown_alike(text):
