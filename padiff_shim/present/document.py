@@ -111,6 +111,11 @@ class Facts(Part):
     lines: Sequence[str]
 
 
+def setting_label(name: str) -> str:
+    """The name of a setting in a table for readers."""
+    return tr("operating system") if name == "system" else tr(name)
+
+
 def version_words(environment: Mapping[str, Any]) -> str:
     """``"paddle 3.3.1, torch 2.13.0, cpu"``."""
     versions = [f"{name} {shown(environment[name])}" for name in ("paddle", "torch", "numpy", "python") if environment.get(name)]

@@ -242,14 +242,21 @@ def weights(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> l
     return _rows_of_pairs(mapping, original.weights, port.weights)
 
 
-def first_difference(what: str, rows: Sequence[Row]) -> str:
-    """The first row whose bits differ, in words; "" if none does. ``what``: a word before its name."""
+def named(name: str) -> str:
+    """A tensor's name as the reader's language has it: that of an input is a number or a keyword behind a word."""
+    path = name.removeprefix("input ")
+    return name if path == name else tr("input {name}", name=path)
+
+
+def first_difference(rows: Sequence[Row], *, of_gradients: bool = False) -> str:
+    """The first row whose bits differ, in words; "" if none does."""
     wrong = [row for row in rows if row[1] is not None and row[2] is not None and not same_bits(row[1], row[2])]
     if not wrong:
         return ""
     name, expected, actual = wrong[0]
     assert expected is not None and actual is not None  # noqa: PT018
-    text = joined("", (what, f"{name}: ", difference_text(expected, actual)))
+    of = tr("gradient of {name}", name=named(name)) if of_gradients else named(name)
+    text = joined("", (of, tr(": "), difference_text(expected, actual)))
     return tr("{text} (and {more} more)", text=text, more=len(wrong) - 1) if len(wrong) > 1 else text
 
 

@@ -13,13 +13,14 @@ import torch
 from .. import __version__
 from ..frameworks import settings
 from ..present.annotations import Finding
-from ..present.document import Document
+from ..present.document import Document, setting_label
 from ..present.result import Presented
 from ..recording.provenance import configuration, origin, weights_of
 from ..recording.tensors import md5
 from ..runs.run import command
 from ..text import joined, many, tr
 from ..trees import as_array
+from .agreement import named
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
@@ -235,25 +236,33 @@ def surroundings(ran: AlignedRuns) -> dict[str, str]:
     port = ran.port
     configurations = [(model, configuration(model)) for model in ran.models]
     known = settings.environment()
-    names = ("paddle", "torch", "numpy", "python", "system", "device", *(["cuda"] if known["device"] != "cpu" else []))
+    names = (
+        "paddle",
+        "torch",
+        "numpy",
+        "python",
+        "system",
+        "device",
+        *(["cuda"] if known["device"] != "cpu" else []),
+    )
     threads = paddle.get_flags("FLAGS_paddle_num_threads")["FLAGS_paddle_num_threads"]
     inputs = port.ask(lambda _, arguments: [_input(name, tensor) for name, tensor in named_tensors(arguments)])
     return {
         "padiff_shim": __version__,
-        **{name: known[name] for name in names},
+        **{setting_label(name): known[name] for name in names},
         tr("processor"): settings.processor(),
         tr("threads"): tr("paddle {threads}, torch {get_num_threads}", threads=threads, get_num_threads=torch.get_num_threads()),
         tr("command"): command(),
         **{tr("configuration of {model}", model=type(model).__name__): text for model, text in configurations if text},
         tr("weights"): weights_of(ran.models[0 if ran.weights.startswith("paddle") else 1], ran.weights, port.seed),
-        tr("inputs"): "; ".join([*inputs, *([tr("another batch at each step")] if port.changing and ran.steps > 1 else [])]),
+        tr("inputs"): joined("; ", [*inputs, *([tr("another batch at each step")] if port.changing and ran.steps > 1 else [])]),
         tr("seed"): str(port.seed),
     }
 
 
 def _input(name: str, tensor: Any) -> str:
-    name = name if name[6:7].isdigit() else name.removeprefix("input ")
-    return f"{name} {list(tensor.shape)} {str(tensor.dtype).rpartition('.')[2]} (MD5 {md5(as_array(tensor))})"
+    called = named(name) if name[6:7].isdigit() else name.removeprefix("input ")
+    return joined(" ", (called, list(tensor.shape), str(tensor.dtype).rpartition(".")[2], f"(MD5 {md5(as_array(tensor))})"))
 
 
 def origins(port: Any, original: Any) -> dict[str, str]:

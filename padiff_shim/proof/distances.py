@@ -12,7 +12,7 @@ from ..measure.distance import Distance, distance
 from ..text import marked, tr
 from ..weights.mapping import Mapping as Weights
 from . import agreement
-from .agreement import RunOutcome
+from .agreement import RunOutcome, named
 from .programs import ModelSide, NotWider, PaddleSide, Runner, TorchSide, in_wider, natively
 
 Array = np.ndarray[Any, Any]
@@ -57,13 +57,13 @@ class DriftRow:
     @property
     def name(self) -> str:
         """The name in the port, with the number of the call."""
-        shown = self.paddle or self._whole
+        shown = named(self.paddle) or self._whole
         return tr("{shown}, call {number}", shown=shown, number=self.number + 1) if self.number else shown
 
     @property
     def original(self) -> str:
         """The name in the original."""
-        return self.torch or ("" if self.paddle else self._whole)
+        return named(self.torch) or ("" if self.paddle else self._whole)
 
     @property
     def _whole(self) -> str:

@@ -574,8 +574,8 @@ class Differing:
         return cls(
             forward=agreement_module.outputs_differ(original, port, lambda path: path != LOSS),
             loss=agreement_module.outputs_differ(original, port, lambda path: path == LOSS),
-            backward=agreement_module.first_difference("gradient of ", gradients),
-            statistics=agreement_module.first_difference("", agreement_module.statistics(mapping, original, port)),
+            backward=agreement_module.first_difference(gradients, of_gradients=True),
+            statistics=agreement_module.first_difference(agreement_module.statistics(mapping, original, port)),
             missing=agreement_module.without_gradient(gradients),
             shapes=agreement_module.shapes_differ(original, port),
             gradients=len(original.gradients),

@@ -272,7 +272,7 @@ def optimizer_replay(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, o
         begins.append((before, in_port_layout(mapping, outcome.gradients, shapes)))
     differing = []
     for step, (weights, expected) in enumerate(zip(port.step_alone(recipe, begins), original)):
-        text = agreement.first_difference("", agreement.weights(mapping, expected, RunOutcome(weights=weights)))
+        text = agreement.first_difference(agreement.weights(mapping, expected, RunOutcome(weights=weights)))
         if text:
             differing.append((step, text))
     return differing
@@ -335,7 +335,7 @@ class PortTraining:
         if not self.judged:
             return
         differing = Differing.between(self.mapping, expected, outcome)
-        updated = agreement.first_difference("", weights)
+        updated = agreement.first_difference(weights)
         self.identical.append(not differing and not updated)
         if self.first is None and (differing or updated):
             self.first = (step, *_what(differing, updated))

@@ -32,7 +32,7 @@ from ..proof.programs import seeded
 from ..runs.run import Run
 from ..substitution.plan import Substituting
 from ..table.reasons import FILTERED, StayNative
-from ..text import joined, listed, many, marked, tr
+from ..text import code_line, joined, listed, many, marked, tr
 from ..trees import as_array, leaves
 
 # ---- Delta debugging.
@@ -182,7 +182,7 @@ class Unit:
         if self.layer is None:
             return self.op
         where = tr("layer {layer}", layer=self.layer) if self.layer else tr("outside of any layer below the outermost one")
-        return f"{self.op} in {where}" if self.op and self.layer else self.op or where
+        return tr("{op} in {where}", op=self.op, where=where) if self.op and self.layer else self.op or where
 
 
 Key = tuple[Any, ...]
@@ -321,7 +321,7 @@ def _lines(unit: Unit) -> str:
     lines: dict[str, None] = {}
     for op, layer, site in unit.places:
         beside = [part for part, known in ((op, unit.op), (layer, unit.layer)) if part and part != known]
-        lines[str(site) + (f" ({', '.join(beside)})" if beside else "")] = None
+        lines[joined("", (code_line(site), f" ({', '.join(beside)})" if beside else ""))] = None
     return listed(list(lines), SHOWN, "; ")
 
 

@@ -17,7 +17,7 @@ from ..modes.compare import opened as opened_comparison
 from ..modes.options import CompareOptions, ReferenceOptions
 from ..modes.reference import opened
 from ..present.annotations import Finding, Level
-from ..present.document import Column, Document, Items, ListItem, Table, Tone
+from ..present.document import Column, Document, Items, ListItem, Table, Tone, setting_label
 from ..present.result import Presented
 from ..proof.findings import ProofVerdict
 from ..proof.prove import prove
@@ -76,7 +76,7 @@ class Health(Presented):
         else:
             good = tr("GOOD: Paddle and Torch work together here")
             headline = joined("; ", (good, many(remarks, "remark"))) if remarks else good
-        rows = [(name, str(value)) for name, value in (self.environment | self.switches).items()]
+        rows = [(setting_label(name), str(value)) for name, value in (self.environment | self.switches).items()]
         checks = [ListItem(check.text, tr(check.name), _TONES[check.state]) for check in self.checks]
         columns = (Column(tr("setting")), Column(tr("here"), fold=True))
         return Document(headline, [Table(columns, rows), Items(checks, marks=True)], "good" if self else "bad")

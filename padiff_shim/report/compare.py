@@ -207,7 +207,8 @@ def _answer(counts: Counts, coverage: Mapping[str, Any], *, brief: bool = False,
     but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
     judged = tr("Judged: {scope}.", scope=scope) if scope else ""  # calls of integers alone
     in_brackets = tr("({remarks}.)", remarks=joined(", ", but)) if but else ""
-    return [*filter(None, [_rounding_sentence(counts, unjudged, known, tied, brief=brief, size=layer), in_brackets, judged])]
+    sentence, where = _rounding_sentence(counts, unjudged, known, tied, size=layer)
+    return [*filter(None, [sentence, in_brackets, judged, "" if brief else where])]
 
 
 def _names(counts: Counts) -> str:
@@ -241,7 +242,7 @@ def _scope(coverage: Mapping[str, Any], *, brief: bool = False) -> str:
         if unseen.get(reason)
     ]
     if (updates := coverage.get("updates")) and not brief:
-        parts.append(tr("{updates} of optimizers among them", updates=many(updates, "update")))
+        parts.append(tr("{updates} of optimizers are among them", updates=many(updates, "update")))
     if updates := unseen.get(UPDATE_UNCHECKED):
         parts.append(tr("not judged: {updates} of optimizers, on Paddle's kernels", updates=many(updates, "update")))
     if idle:
@@ -299,28 +300,30 @@ def _size(record: Mapping[str, Any]) -> str:
     return f": {reason}" if reason else ""
 
 
-def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, brief: bool, size: bool = True) -> str:
+def _rounding_sentence(counts: Counts, unjudged: int, known: int, tied: int, *, size: bool = True) -> tuple[str, str]:
+    """That there is only rounding; and where the largest is, which stands behind what a headline keeps."""
     largest, others = counts.innocent.largest(), known or tied
     if counts.ended_by:
-        return tr("No fault was found up to there, and what did not run is not known.")
+        return tr("No fault was found up to there, and what did not run is not known."), ""
     if not counts.records - unjudged - known - tied:
-        return (
-            tr("No fault was found but known differences.") if known else tr("No fault was found, but nothing could be verified.")
-        )
+        if known:
+            return tr("No fault was found but known differences."), ""
+        return tr("No fault was found, but nothing could be verified."), ""
     results = tr("all other results") if others else tr("all results")
     if not largest:
         rounding = tr(", or only rounding") if counts.verdicts(everything=False).get(Verdict.ROUNDING.value) else ""
-        return tr("No wrong kernel found: {results} that could be judged are equal{rounding}.", results=results, rounding=rounding)
+        text = tr("No wrong kernel found: {results} that could be judged are equal{rounding}.", results=results, rounding=rounding)
+        return text, ""
     record: Mapping[str, Any] = largest[0][0]
     _, difference, allowed = words.innocent(record)
     if difference == "0":
-        return tr("No wrong kernel found: {results} are equal.", results=results)
+        return tr("No wrong kernel found: {results} are equal.", results=results), ""
     if not size:
-        return tr("No wrong kernel found, only rounding.")
-    what = "" if brief else f"{shown(record['op'])} {shown(record.get('tensor'))}{_at(record)}"
+        return tr("No wrong kernel found, only rounding."), ""
+    what = joined("", (f"{shown(record['op'])} {shown(record.get('tensor'))}", _at(record)))
     may = tr(" ({allowed} is allowed)", allowed=allowed) if allowed != "-" else ""
     text = tr("No wrong kernel found, only rounding: at most {difference}{may}", difference=difference, may=may)
-    return tr("{text}, {what}.", text=text, what=what) if what else tr("{text}.", text=text)
+    return tr("{text}.", text=text), tr("The largest rounding is that of {what}.", what=what)
 
 
 def advice(counts: Counts) -> list[str]:

@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from collections import Counter
 
 import numpy as np
 import paddle
@@ -12,7 +13,11 @@ from rich.cells import cell_len
 
 import padiff_shim
 from padiff_shim.cli.main import main
+from padiff_shim.dispatch.call_site import CallSite
 from padiff_shim.errors import PadiffShimError
+from padiff_shim.proof.agreement import first_difference
+from padiff_shim.questions.bisect import Bisection, Unit
+from padiff_shim.questions.doctor import examine
 from padiff_shim.text import reader
 from padiff_shim.weights.files import read_file
 
@@ -23,7 +28,7 @@ norm mean softmax bias weight scale LayerNorm Linear GELU WRONG ROUNDING EQUAL N
 emb head MiB ulp shape RIGHT multiply forward CODE CORRECT DIFFERS DIFFERENT SAME eps epsilon write native pytest
 AdamW Markdown approximate tanh none main Linux axis dim size adamw embedding Embedding loss token div mul return
 generate
-rank cores system device paddlepaddle input output prove argument add exp PASSED FAILED GOOD HARM cuda
+rank cores paddlepaddle output prove argument add exp PASSED FAILED GOOD HARM cuda
 """
 NAMES = frozenset(re.findall(r"\w+", _NAMES))
 CODE = re.compile(r"\S+\.py(:\d+)?( 的 [\w<>]+)?|/\S+|\S*[_=.()\[\]{}<>#]\S*|\b\w*\d\w*\b")
@@ -85,6 +90,23 @@ def test_errors_hold_no_english(name, tmp_path):
         )  # behind it stands what Python says
     assert re.search("[\u4e00-\u9fff]", text)
     assert not PROSE.findall(text), text
+
+
+def test_names_of_inputs_settings_and_lines_are_chinese_too():
+    """In the gradients of a drift, in a report and its settings, in doctor's, and at the lines of a bisection."""
+    proof = padiff_shim.prove(PORT, ORIGINAL, X.astype("float32"))
+    with reader("zh"):
+        texts = [str(proof.drift()), str(proof.report()), str(examine())]
+        for text in texts:
+            assert not re.search(r"\b(input|system|device)\b", text)
+        row = ("input 0", np.ones(2), np.zeros(2))
+        for of_gradients in (False, True):
+            assert re.match(r"输入 0( 的梯度)?：", str(first_difference([row], of_gradients=of_gradients)))
+        place = "layer", "relu", CallSite("port.py", 5, "f")
+        for unit in (Unit("relu", "layer", 0, Counter([place])), Unit("", "layer", 0, Counter([place]))):
+            text = str(Bisection("calls", "paddle", [unit], 3))
+            assert "port.py:5 的 f" in text
+            assert " in " not in text
 
 
 LINES = {

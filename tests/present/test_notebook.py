@@ -93,7 +93,7 @@ def test_nothing_is_shown_that_nobody_wants(ran):
 def test_lines_are_named_by_their_cell(ran):
     outputs = result(ran, "padiff_shim.prove(Port(), original")
     (wrong,) = [output for output in outputs if output.output_type == "execute_result"]
-    assert "at Cell In[3], line 28" in " ".join(wrong.data["text/plain"].split())
+    assert "at Cell In[3], line 22" in " ".join(wrong.data["text/plain"].split())
     assert "write epsilon=1e-05" in wrong.data["text/html"]
     everything = nbformat.writes(nbformat.v4.new_notebook(cells=ran[0]))
     assert not re.search(r"ipykernel_\d|<ipython-input", everything)

@@ -311,6 +311,23 @@ def test_every_headline_of_a_mistake_names_the_line_to_edit_what_to_write_and_ho
                 assert more in sentence
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_stands_below_the_headline_of_a_comparison_says_nothing_twice(language):
+    layer = paddle.nn.Linear(8, 8)
+    optimizer = paddle.optimizer.AdamW(parameters=layer.parameters())
+    with padiff_shim.compare("torch") as run:
+        layer(paddle.ones([2, 8])).tanh().mean().backward()
+        optimizer.step()
+    with reader(language):
+        first, *_ = tr("Judged: {scope}.", scope="|").split("|")
+        (headline, *_) = str(run).splitlines()
+        assert str(run.headline) == headline
+        assert str(run).count(first) == str(run.answer).count(first) == 1
+        below = str(run).splitlines()[1]
+        largest, *_ = tr("The largest rounding is that of {what}.", what="|").split("|")
+        assert largest in below or largest in headline
+
+
 def shown_alike(text):
     """Without what differs from machine to machine."""
     text = re.sub(r"\S*/baseline\.jsonl", "baseline.jsonl", re.sub(r"[^\s（]*(test_results|norm)\.py:\d+", r"\1.py:LINE", text))
