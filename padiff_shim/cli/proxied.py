@@ -122,10 +122,10 @@ class _Scope:
     def lacking(self, files: Iterable[str | None]) -> list[Lacking]:
         """What files of its own name of Torch and Paddle lacks, by file and line."""
         first: dict[str, Lacking] = {}
-        for file in filter(self.has, dict.fromkeys(files)):
-            for name, line in sorted(_named(ast.parse(Path(str(file)).read_text(encoding="utf-8"))), key=itemgetter(1)):
+        for path in [Path(file) for file in dict.fromkeys(files) if file and self.has(file)]:
+            for name, line in sorted(_named(ast.parse(path.read_text(encoding="utf-8"))), key=itemgetter(1)):
                 if name := _missing(name):
-                    first.setdefault(name, Lacking(name, f"{Path(str(file)).name}:{line}"))
+                    first.setdefault(name, Lacking(name, f"{path.name}:{line}"))
         return list(first.values())
 
 

@@ -236,15 +236,7 @@ def surroundings(ran: AlignedRuns) -> dict[str, str]:
     port = ran.port
     configurations = [(model, configuration(model)) for model in ran.models]
     known = settings.environment()
-    names = (
-        "paddle",
-        "torch",
-        "numpy",
-        "python",
-        "system",
-        "device",
-        *(["cuda"] if known["device"] != "cpu" else []),
-    )
+    names = ("paddle", "torch", "numpy", "python", "system", "device", *(["cuda"] if known["device"] != "cpu" else []))
     threads = paddle.get_flags("FLAGS_paddle_num_threads")["FLAGS_paddle_num_threads"]
     inputs = port.ask(lambda _, arguments: [_input(name, tensor) for name, tensor in named_tensors(arguments)])
     return {

@@ -236,6 +236,7 @@ def call_of_movement(name: str, args: Sequence[Any]) -> ApiCall | None:
 
 
 def copied(tensor: Any) -> Any:
+    """A tensor's values before they are written over; anything else as it is."""
     with paused(), paddle.no_grad():
         return tensor.clone() if type(tensor) in TENSOR_TYPES and tensor._is_initialized() else tensor
 

@@ -20,11 +20,10 @@ from ...weights.mapping import Pair
 from ...weights.tree import TRANSPOSED
 from .. import agreement
 from ..programs import RunOutcome
-from ..trace import TraceCall, Value
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import Change
 from .following import CallPlace, LinkedCapture, NumberedCapture, call_number
-from .origins import OriginGroup
+from .origins import OriginGroup, labels_read
 from .patterns import Candidate
 
 _SPLITTING = frozenset({"split", "chunk", "split_with_num"})
@@ -169,19 +168,9 @@ def _gradient(rows: Sequence[tuple[Pair, Any, Any]], number: int, outcomes: tupl
     assert isinstance(port, NumberedCapture)
     behind = [node for node in port.trace.nodes if node.backward and call_number(node) == number and node.results]
     names = {pair.torch for pair, _, _ in rows}
-    forward = {original.sequence.get(call) for call in original.trace.nodes if not call.backward and names & _labels(call)}
-    theirs = [call for call in original.trace.nodes if call.backward and original.sequence.get(call) in forward]
+    forward = {original.sequence.get(call) for call in original.trace.nodes if not call.backward and names & labels_read(call)}
+    gradient_calls = [call for call in original.trace.nodes if call.backward and original.sequence.get(call) in forward]
     arrays = [(row[1].ravel(), row[2].ravel()) for row in rows]
     expected, actual = (torch.from_numpy(np.concatenate(parts)) for parts in zip(*arrays))
-    if behind and theirs:
-        yield OriginGroup((behind[-1].key, 0), actual, expected, behind, theirs, ([], []), ([], []))
-
-
-def _labels(call: TraceCall) -> set[str]:
-    """What was there before that a call reads, as it is or turned."""
-    values: list[Value] = [operand.value for operand in call.operands]
-    labels = {value.label for value in values}
-    for value in values:
-        if value.node is not None and value.node.moves:
-            labels |= _labels(value.node)
-    return labels
+    if behind and gradient_calls:
+        yield OriginGroup((behind[-1].key, 0), actual, expected, behind, gradient_calls, ([], []), ([], []))

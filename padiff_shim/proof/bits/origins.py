@@ -228,13 +228,18 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
 
 def _gradients_read(node: TraceCall) -> set[str]:
     """The labels of the gradients that a call of an optimizer's step reads, as they are or moved."""
+    return {label for label in labels_read(node) if label.startswith(GRADIENT_OF)}
+
+
+def labels_read(node: TraceCall) -> set[str]:
+    """The labels of what was there before that a call reads, as it is or moved."""
     labels = set[str]()
     for operand in node.operands:
         maker = operand.value.node
         if maker is None:
-            labels |= {operand.value.label} if operand.value.label.startswith(GRADIENT_OF) else set()
+            labels.add(operand.value.label)
         elif maker.moves:
-            labels |= _gradients_read(maker)
+            labels |= labels_read(maker)
     return labels
 
 
