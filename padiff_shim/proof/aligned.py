@@ -5,39 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..present.annotations import Finding
 from ..recording.tensors import md5
 from ..text import tr
 from ..weights.mapping import Mapping as Weights
 from . import agreement
 from .agreement import RunOutcome
 from .distances import DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows, state_rows
-from .findings import ProofVerdict
 from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
-from .pages import Proven
 from .programs import PaddleSide, TorchSide
 from .updates import Recipe
 
-
-class AlignedProof(Proven, Protocol):
-    """The proof of one dtype."""
-
-    verdict: ProofVerdict
-    reason: str
-    differences: dict[str, float | None]
-    complete: bool
-    environment: dict[str, str]
-
-    def brief(self) -> Iterator[str]: ...
-    @property
-    def answer(self) -> str: ...
-    @property
-    def findings(self) -> list[Finding]: ...
+if TYPE_CHECKING:
+    from .proof import Proof
 
 
 @dataclass
@@ -59,7 +43,7 @@ class AlignedDtype:
     """
 
     dtype: str
-    proof: AlignedProof
+    proof: Proof
     weights: Weights
     rows: list[DriftRow] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
@@ -124,7 +108,7 @@ def _nested(path: str, block: str) -> bool:
 
 
 def aligned_dtype(
-    proof: AlignedProof,
+    proof: Proof,
     original: TorchSide,
     port: PaddleSide,
     weights: Weights,

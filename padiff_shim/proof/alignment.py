@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import paddle
 import torch
@@ -24,7 +24,10 @@ from .agreement import named
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
 from .findings import ProofVerdict
-from .programs import PaddleSide, named_tensors
+from .programs import named_tensors
+
+if TYPE_CHECKING:
+    from .proof import Ran
 
 
 class AlignmentVerdict(str, Enum):
@@ -218,20 +221,7 @@ def _contradicted(aligned: AlignedDtype) -> str:
     )
 
 
-class AlignedRuns(Protocol):
-    """The programs of a proof, as far as their surroundings ask."""
-
-    @property
-    def port(self) -> PaddleSide: ...
-    @property
-    def models(self) -> tuple[Any, Any]: ...
-    @property
-    def weights(self) -> str: ...
-    @property
-    def steps(self) -> int: ...
-
-
-def surroundings(ran: AlignedRuns) -> dict[str, str]:
+def surroundings(ran: Ran) -> dict[str, str]:
     """The command, versions, processor, threads, configurations, where weights come from, and inputs."""
     port = ran.port
     configurations = [(model, configuration(model)) for model in ran.models]

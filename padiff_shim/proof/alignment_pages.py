@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..measure.distance import Distance
 from ..present import document as doc
@@ -14,6 +14,9 @@ from .aligned import AlignedDtype
 from .distances import SIDES, DriftRow
 from .findings import ProofVerdict, StepRow
 from .pages import TONES, far, listed_finding
+
+if TYPE_CHECKING:
+    from .alignment import Alignment
 
 EVERY = 1_000_000
 # Rows: a description of a pull request holds 65,536 characters; the page beside it shows everything.
@@ -26,23 +29,7 @@ _KINDS = {"native": "native", "substituted": "reference", "float64": "optimizer"
 _Series = dict[tuple[str, str], list["float | None"]]  # values by (name, kind) of their curve
 
 
-class AlignedModels(Protocol):
-    """What a document of an alignment is made of."""
-
-    models: dict[str, str]
-    environment: dict[str, str]
-    dtypes: list[AlignedDtype]
-
-    def __bool__(self) -> bool: ...
-
-    @property
-    def answer(self) -> str: ...
-
-    @property
-    def unchecked(self) -> dict[str, str]: ...
-
-
-def alignment_document(alignment: AlignedModels) -> doc.Document:
+def alignment_document(alignment: Alignment) -> doc.Document:
     """All of an alignment."""
     dtypes = alignment.dtypes
     sections = [part for aligned in dtypes for part in _forward(aligned)]
@@ -90,7 +77,7 @@ def _notes(dtypes: Sequence[AlignedDtype]) -> Iterator[str]:
         yield note if len(having) == len(dtypes) else tr("{dtype}: {note}", dtype=having[0], note=note)
 
 
-def _evidence(alignment: AlignedModels) -> list[doc.ListItem]:
+def _evidence(alignment: Alignment) -> list[doc.ListItem]:
     """The stages of each proof, the generation, and what was not compared."""
     items = []
     for aligned in alignment.dtypes:
@@ -113,7 +100,7 @@ def _evidence(alignment: AlignedModels) -> list[doc.ListItem]:
     return items
 
 
-def _environment(alignment: AlignedModels) -> doc.Part:
+def _environment(alignment: Alignment) -> doc.Part:
     sides = {"paddle": tr("port, Paddle"), "torch": tr("original, Torch")}
     rows = [(sides[side], shown(origin)) for side, origin in alignment.models.items()]
     rows += [(name, shown(value)) for name, value in alignment.environment.items()]

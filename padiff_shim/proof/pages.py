@@ -8,14 +8,16 @@ import linecache
 import math
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ..dispatch.call_site import at_line
 from ..present import document as doc
 from ..present.annotations import Finding
 from ..text import SENTENCE, listed, many, shown, tr
-from .carried import CarriedBy
-from .findings import LayerRow, Mistake, ProgramPlace, Stage, StepRow
+from .findings import LayerRow, Mistake, ProgramPlace, StepRow
+
+if TYPE_CHECKING:
+    from .proof import Proof
 
 LAYERS, STEPS = doc.Most(12, 100, 1_000_000), doc.Most(12, 1_000_000, 1_000_000)  # rows
 AROUND = 2  # lines of source shown before and behind a guilty one
@@ -28,23 +30,7 @@ _ALIKE = {"paddle": "torch", "pf": "f", "tf": "f", "pnn": "nn", "tnn": "nn", "ax
 _ALIKE |= {"concat": "cat", "input": "x", "transpose": "permute"}
 
 
-class Proven(Protocol):
-    """What a document of a proof is made of."""
-
-    def __bool__(self) -> bool: ...
-
-    @property
-    def headline(self) -> str: ...
-
-    stages: list[Stage]
-    mistakes: list[Mistake]
-    layers: list[LayerRow]
-    training: list[StepRow]
-    carried: CarriedBy | None
-    notes: list[str]
-
-
-def proof_document(proof: Proven, following: Sequence[str] = ()) -> doc.Document:
+def proof_document(proof: Proof, following: Sequence[str] = ()) -> doc.Document:
     """All of a proof; ``following``: what to do next."""
     stages = doc.Items([doc.ListItem(stage.text, tr(stage.name), TONES[stage.right]) for stage in proof.stages], marks=True)
     return doc.Document(

@@ -819,9 +819,6 @@ class ModelSide:
     def _named_layers(self, model: Model) -> list[tuple[str, Tensor]]:
         raise NotImplementedError
 
-    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
-        raise NotImplementedError
-
 
 class TorchSide(ModelSide):
     """The original."""
@@ -899,9 +896,6 @@ class TorchSide(ModelSide):
 
     def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
         return list(model.named_modules())
-
-    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
-        return [layer.register_forward_pre_hook(enter), layer.register_forward_hook(leave)]
 
 
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
@@ -1133,9 +1127,6 @@ class PaddleSide(ModelSide):
 
     def _named_layers(self, model: Model) -> list[tuple[str, Model]]:
         return [("", model), *model.named_sublayers()]
-
-    def _hooks(self, layer: Model, enter: Callable[..., None], leave: Callable[..., None]) -> list[Any]:
-        return [layer.register_forward_pre_hook(enter), layer.register_forward_post_hook(leave)]
 
 
 _FLOATS = tuple(PADDLE_DTYPES[name] for name in ("float64", "float32", "float16", "bfloat16"))

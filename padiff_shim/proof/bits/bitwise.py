@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dispatch.call_site import is_library
 from ...measure.distance import Distance, distance, worst_of
@@ -18,7 +18,6 @@ from ...table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from ...text import listed, many, tr
 from ...trees import elements
 from ...weights.mapping import Mapping as Weights
-from ..aligned import AlignedProof
 from ..arguments import shown
 from ..causes import Cause
 from ..expressions import Rewrite, both
@@ -36,15 +35,16 @@ from .search import Origin, OriginSearch, unfollowed
 from .source import text_of
 from .updates import PaddleUpdates, update_sides, with_paddles_own
 
+if TYPE_CHECKING:
+    from ..proof import Proof
+
 LEAST_STEPS = 3  # of an optimizer: averages begin with zeros, and two later steps tell which numbers belong to a step
 Counts = tuple[tuple[int, int], tuple[int, int]]  # of results and of gradients: how many are identical, and how many there are
 MOST_CALLS = 12  # of an origin that are listed one by one
 
 
 @Waiting("looking for where bits part")
-def bitwise(
-    proof: AlignedProof, original: TorchSide, port: PaddleSide, mapping: Weights, recipe: Recipe | None, steps: int
-) -> Bitwise:
+def bitwise(proof: Proof, original: TorchSide, port: PaddleSide, mapping: Weights, recipe: Recipe | None, steps: int) -> Bitwise:
     """:meth:`padiff_shim.Proof.bits` of two programs that compute the same; ``recipe``, ``steps``: how both are trained."""
     start, answer = time.perf_counter(), Bitwise(proof)
     with generators_restored():
@@ -60,7 +60,7 @@ def bitwise(
     return answer
 
 
-def same_mathematics(proof: AlignedProof) -> bool:
+def same_mathematics(proof: Proof) -> bool:
     """Whether both compute the same in float64: a port that computes in another dtype does."""
     only_dtypes = bool(proof.mistakes) and proof.complete and all(mistake.cause is Cause.DTYPE for mistake in proof.mistakes)
     return bool(proof) or (proof.verdict is ProofVerdict.CODE_DIFFERS and only_dtypes)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...files import write
 from ...present.annotations import Finding, Patch
@@ -13,10 +14,12 @@ from ...present.document import Cell, Column, Document, Findings, ListedFinding,
 from ...present.result import Presented
 from ...table.formulation import LAYOUT
 from ...text import capped, english, joined, many, shown, tr
-from ..aligned import AlignedProof
 from ..findings import ProgramPlace
 from ..pages import both_places
 from .origins import OperandLayout
+
+if TYPE_CHECKING:
+    from ..proof import Proof
 
 UPDATE = "update"
 LONGEST = 400  # characters of a line that is shown
@@ -122,7 +125,7 @@ class Bitwise(Presented):
     (True, "identical bit for bit on Torch's kernels: 2 results and 2 gradients")
     """
 
-    proof: AlignedProof
+    proof: Proof
     comparable: bool = True
     origins: list[BitOrigin] = field(default_factory=list)
     travel: list[TravelRow] = field(default_factory=list)
