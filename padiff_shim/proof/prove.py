@@ -149,94 +149,58 @@ def prove(
     another op: relu in place of gelu(approximate='none')
     """
     start = time.perf_counter()
-    checked = question(
-        paddle_layer, torch_module, inputs, weights=weights, phase=phase, loss=loss, optimizer=optimizer, steps=steps,
-        layer_map=layer_map, rules=rules, dtype=dtype, seed=seed, equal=equal,
-    )  # fmt: skip
+    question = Question(
+        paddle_layer, torch_module, inputs, weights, phase, loss, optimizer, steps, layer_map, rules, dtype, seed, equal
+    )
     with generators_restored():
-        proof = checked.proof()
+        proof = question.proof()
     proof.seconds = time.perf_counter() - start
     return proof
 
 
-def question(
-    paddle_layer: Any,
-    torch_module: Any,
-    inputs: Any,
-    *,
-    weights: str,
-    phase: str,
-    loss: Any,
-    optimizer: Any = None,
-    steps: int = 1,
-    layer_map: Any,
-    rules: Any,
-    dtype: Any,
-    seed: int,
-    equal: Comparator | None = None,
-) -> Question:
-    """The checked arguments of :func:`prove`.
+@dataclass
+class Question:
+    """The arguments of :func:`prove`, checked when it is made.
+
+    ``ran``: both programs of the last proof, and how weights belong together.
 
     Raises:
         ArgumentError: an argument of a kind that is not accepted.
     """
-    port_and_original(paddle_layer, torch_module)
-    buffers_given = weights.endswith(WITH_BUFFERS) if isinstance(weights, str) else False
-    weights = weights.removesuffix(WITH_BUFFERS) if buffers_given else weights
-    one_of("weights", weights, WEIGHTS)
-    one_of("phase", phase, PHASES)
-    if dtype is not None:
-        dtype = str(dtype).rpartition(".")[2] if isinstance(dtype, (torch.dtype, paddle.dtype)) else dtype
-        one_of("dtype", dtype, DTYPES)
-    losses = both_losses(loss)
-    arguments, seed = Inputs(inputs, dtype or ""), checked_seed(seed)
-    recipe = _recipe(phase, optimizer, steps)
-    if equal is not None:
-        function("equal", equal, marked("two arrays and a name"))
-        if recipe is not None:
-            raise ArgumentError(tr("equal= judges outputs and gradients: pass phase='forward' or 'both', not 'train'"))
-    return Question(
-        paddle_layer,
-        torch_module,
-        arguments,
-        losses,
-        weights,
-        phase,
-        recipe,
-        steps,
-        layer_map,
-        rules,
-        dtype,
-        seed,
-        buffers_given,
-        equal,
-    )
 
-
-@dataclass
-class Question:
-    """The checked arguments.
-
-    ``buffers_given``: a checkpoint brings buffers along. ``ran``: both programs of the last proof, and how weights belong together.
-    """
-
-    layer: paddle.nn.Layer
-    module: torch.nn.Module
-    inputs: Inputs
-    losses: Losses
+    layer: Any
+    module: Any
+    inputs: Any
     weights: str
     phase: str
-    recipe: Recipe | None
+    loss: Any
+    optimizer: Any
     steps: int
     layer_map: Any
     rules: Any
-    dtype: str | None
+    dtype: Any
     seed: int
-    buffers_given: bool = False
-    equal: Comparator | None = None
+    equal: Comparator | None
 
     def __post_init__(self) -> None:
+        port_and_original(self.layer, self.module)
         self.ran: Ran
+        self._own_buffers = isinstance(self.weights, str) and self.weights.endswith(WITH_BUFFERS)  # a checkpoint brings them
+        self._weights = self.weights.removesuffix(WITH_BUFFERS) if self._own_buffers else self.weights
+        one_of("weights", self._weights, WEIGHTS)
+        one_of("phase", self.phase, PHASES)
+        if isinstance(self.dtype, (torch.dtype, paddle.dtype)):
+            self.dtype = str(self.dtype).rpartition(".")[2]
+        if self.dtype is not None:
+            one_of("dtype", self.dtype, DTYPES)
+        self._losses = both_losses(self.loss)
+        self.inputs = self.inputs if isinstance(self.inputs, Inputs) else Inputs(self.inputs, self.dtype or "")
+        self.seed = checked_seed(self.seed)
+        self._recipe = _recipe(self.phase, self.optimizer, self.steps)
+        if self.equal is not None:
+            function("equal", self.equal, marked("two arrays and a name"))
+            if self._recipe is not None:
+                raise ArgumentError(tr("equal= judges outputs and gradients: pass phase='forward' or 'both', not 'train'"))
 
     def proof(self) -> Proof:
         """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""
@@ -259,7 +223,7 @@ class Question:
     def _with_buffers(self, proof: Proof, used: Sequence[Used]) -> Proof:
         """The proof, with what is wrong with buffers; or, if the port is right with its own, one in which each keeps them."""
         ran = self.ran
-        if self.buffers_given or not (apart := began_apart(ran.mapping, self.module, self.layer, covered=self.weights == "as-is")):
+        if self._own_buffers or not (apart := began_apart(ran.mapping, self.module, self.layer, covered=self._weights == "as-is")):
             return proof
         if not proof:
             names = [buffer.pair.paddle for buffer in apart]
@@ -293,8 +257,8 @@ class Question:
         port, original = duplicate(self.layer), duplicate(self.module)
         if self.dtype is not None:
             port, original = PaddleSide.converted(port, self.dtype), TorchSide.converted(original, self.dtype)
-        theirs = TorchSide(original, self.inputs, self.losses[1], self.seed, backward=backward)
-        ours = PaddleSide(port, self.inputs, self.losses[0], self.seed, backward=backward)
+        theirs = TorchSide(original, self.inputs, self._losses[1], self.seed, backward=backward)
+        ours = PaddleSide(port, self.inputs, self._losses[0], self.seed, backward=backward)
         ours.starts = theirs.starts
         return theirs, ours
 
@@ -307,7 +271,7 @@ class Question:
             filled: names in the port of what gets random numbers, the same on both sides.
         """
         original, port = self._sides()
-        if self.weights == "random":
+        if self._weights == "random":
             _fill(original.model, self.seed)
         trees = read_both(original.model, port.model)
         mapping = self._mapping(original, port, trees, used)
@@ -316,13 +280,13 @@ class Question:
             fill([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
         began = drawn_differently(original, port, mapping) if self.phase != "forward" else []
         stages: list[Stage] = []
-        trains = self.recipe is not None
-        proof, notes = preconditions(original, port, self.inputs, mapping, trees, self.weights, stages, trains=trains)
+        trains = self._recipe is not None
+        proof, notes = preconditions(original, port, self.inputs, mapping, trees, self._weights, stages, trains=trains)
         port.lender = original, mapping
-        proof = _judged(original, port, mapping, stages, self.recipe, self.steps, self.equal) if proof is None else proof
-        proof.notes += [*notes, *mapping.remarks(updates=self.recipe is not None), *began]
+        proof = _judged(original, port, mapping, stages, self._recipe, self.steps, self.equal) if proof is None else proof
+        proof.notes += [*notes, *mapping.remarks(updates=self._recipe is not None), *began]
         models, back = (self.layer, self.module), self.phase != "forward"
-        proof.ran = self.ran = Ran(original, port, mapping, models, back, self.recipe, self.steps, self.weights, self.in_dtype)
+        proof.ran = self.ran = Ran(original, port, mapping, models, back, self._recipe, self.steps, self._weights, self.in_dtype)
         return proof
 
     def in_dtype(self, dtype: str) -> Proof:
@@ -333,12 +297,12 @@ class Question:
         """Which weights belong together. The models run with the caller's inputs where only its use tells how a weight lies."""
         sides = {"torch": original, "paddle": port}
         return match(
-            *(trees[::-1] if self.weights == "paddle->torch" else trees),
+            *(trees[::-1] if self._weights == "paddle->torch" else trees),
             layer_map=self.layer_map,
             rules=self.rules,
             used=used,
             run=lambda framework: sides[framework].run_forward(),
-            values_tell=self.weights == "as-is",
+            values_tell=self._weights == "as-is",
             kernels=lambda: opened(OnTorch()),
         )
 
