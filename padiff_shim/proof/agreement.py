@@ -21,7 +21,7 @@ from ..text import joined, listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
 from .trace import Capture, Onlooker, Trace, Value, is_passive, numbers, tensors_in
-from .updates import StepUpdate
+from .updates import States, StepUpdate
 
 Array = np.ndarray[Any, Any]
 
@@ -54,7 +54,7 @@ class RunOutcome:
     capture: Onlooker | None = None
     weights: dict[str, Array] = field(default_factory=dict)
     update: StepUpdate | None = None
-    states: dict[str, dict[str, Array]] = field(default_factory=dict)
+    states: States = field(default_factory=dict)
     of_layers: dict[str, list[Array | None]] = field(default_factory=dict)
     of_inputs: dict[str, Array] = field(default_factory=dict)
 

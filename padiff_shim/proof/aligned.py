@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from .distances import DriftRow, gradient_rows, layer_rows, outcomes_of, output_
 from .generation import Generate, GenerationRow, GenerationUnchecked, generation
 from .locate import LOSS
 from .programs import PaddleSide, TorchSide
-from .updates import Recipe
 
 if TYPE_CHECKING:
     from .proof import Proof
@@ -114,7 +112,6 @@ def aligned_dtype(
     weights: Weights,
     *,
     back: bool,
-    recipe: Recipe | None,
     tokens: int,
     generate: Generate | None,
 ) -> AlignedDtype:
@@ -125,7 +122,6 @@ def aligned_dtype(
         original, port: the models with equal weights.
         weights: which weights belong together.
         back: whether gradients were compared.
-        recipe: how both were trained; None: they were not.
         tokens: how many are generated; 0: none.
         generate: see :func:`.generation.generation`.
     """
@@ -136,7 +132,7 @@ def aligned_dtype(
     outcomes, aligned.notes, aligned.fails = outcomes_of(original, port)
     aligned.rows = [*layer_rows(weights, outcomes), *output_rows(outcomes)]
     aligned.rows += [row for row in gradient_rows(weights, outcomes) if row.kind == "gradient of parameter"] if back else []
-    aligned.rows += [] if recipe is None else _states(original, port, weights, recipe, len(proof.training))
+    aligned.rows += state_rows(weights, *proof.trained) if proof.trained else []
     aligned.hashes = list(_hashes(weights, outcomes))
     aligned.losses = {run: float(o.outputs[LOSS].reshape(-1)[0]) for run, o in outcomes.items() if _has_loss(o) and "64" not in run}
     if not {"torch", "substituted"} <= set(aligned.losses):
@@ -152,22 +148,6 @@ def aligned_dtype(
     except GenerationUnchecked as why:
         aligned.unchecked[tr("generation")] = why.args[0]
     return aligned
-
-
-def _states(original: TorchSide, port: PaddleSide, weights: Weights, recipe: Recipe, steps: int) -> list[DriftRow]:
-    """What the optimizers of both keep behind the training, natively as far as that goes."""
-
-    def trained(side: TorchSide | PaddleSide) -> RunOutcome:
-        last: list[RunOutcome] = []
-        side.train(recipe, steps, lambda outcome: last.__setitem__(slice(None), [outcome]))
-        return last[0]
-
-    ends, native = (trained(original), trained(port)), None
-    port.shim = False
-    with contextlib.suppress(Exception):  # a note of the proof says that it fails
-        native = trained(port)
-    port.shim = True
-    return state_rows(weights, *ends, native)
 
 
 def _hashes(weights: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[tuple[str, str, str, str]]:

@@ -14,6 +14,7 @@ from ..weights.mapping import Mapping as Weights
 from . import agreement
 from .agreement import RunOutcome, named
 from .programs import ModelSide, NotWider, PaddleSide, Runner, TorchSide, in_wider, natively
+from .updates import States
 
 Array = np.ndarray[Any, Any]
 SIDES = ("native", "substituted", "float64")
@@ -153,14 +154,14 @@ def output_rows(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     return [row for row in rows if row is not None]
 
 
-def state_rows(mapping: Weights, original: RunOutcome, port: RunOutcome, native: RunOutcome | None) -> list[DriftRow]:
-    """What optimizers keep behind the last step of a training, by its name in Paddle."""
+def state_rows(mapping: Weights, original: States, port: States, native: States) -> list[DriftRow]:
+    """What optimizers keep behind the last step of a training, by its name in Paddle; ``native``: nothing where it fails."""
     rows: list[DriftRow | None] = []
-    for state, values in original.states.items():
+    for state, values in original.items():
         columns = {"torch": agreement.original_rows(mapping, values, gradient=True)}
-        for run, outcome in (("substituted", port), ("native", native)):
-            if outcome is not None and state in outcome.states:
-                columns[run] = agreement.port_rows(mapping, outcome.states[state], gradient=True)
+        for run, states in (("substituted", port), ("native", native)):
+            if state in states:
+                columns[run] = agreement.port_rows(mapping, states[state], gradient=True)
         for number, pair in enumerate(mapping):
             arrays = {run: column[number] for run, column in columns.items()}
             known = {run: array for run, array in arrays.items() if array is not None}

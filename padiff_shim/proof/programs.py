@@ -650,29 +650,6 @@ class ModelSide:
         outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
         outcome.update.left = [name for name, gradient in self._gradients(model, in_place).items() if gradient.any()]
 
-    def step_alone(self, recipe: Recipe, steps: list[tuple[dict[str, Array], dict[str, Array]]]) -> list[dict[str, Array]]:
-        """The weights behind each step of the optimizer alone.
-
-        Args:
-            recipe: makes the optimizer.
-            steps: for each step the weights before it and its gradients, by name.
-        """
-        parameters, weights_after = self._parameters(self.model), []
-        before = [(parameter, parameter.detach().clone()) for parameter in parameters.values()]
-        try:
-            with seeded(self.seed), self._mode():
-                trainer = recipe.trainer(self.framework, self.model)
-                for weights, gradients in steps:
-                    for name, parameter in parameters.items():
-                        self._begin(parameter, weights.get(name), gradients.get(name))
-                    trainer.step(parameters, gradients)
-                    weights_after.append({name: copied(parameter) for name, parameter in parameters.items()})
-        finally:
-            self._clear()
-            for parameter, value in before:
-                self._write(parameter, value)
-        return weights_after
-
     def wide_model(self) -> Model:
         """The copy of the model in the wider dtype."""
         if self._wide is None:
@@ -744,10 +721,6 @@ class ModelSide:
         raise NotImplementedError
 
     def _trainable(self, parameter: Tensor) -> bool:
-        raise NotImplementedError
-
-    def _begin(self, parameter: Tensor, weights: Array | None, gradient: Array | None) -> None:
-        """Give a parameter values (None: it keeps its own) and a gradient (None: it has none)."""
         raise NotImplementedError
 
     def _clear(self) -> None:
@@ -1027,13 +1000,6 @@ class PaddleSide(ModelSide):
 
     def _trainable(self, parameter: Tensor) -> bool:
         return not parameter.stop_gradient
-
-    def _begin(self, parameter: Tensor, weights: Array | None, gradient: Array | None) -> None:
-        if weights is not None:
-            self._write(parameter, paddle.to_tensor(weights).astype(parameter.dtype))
-        parameter.clear_gradient(False)
-        if gradient is not None:
-            parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
 
     def _unlike(self) -> bool:
         """Paddle's kernel does: its running variance is defined differently."""

@@ -31,7 +31,7 @@ from .generation import Generate, generation_of
 from .held_values import without_plain_weights
 from .pages import annotated, proof_document
 from .programs import PaddleSide, TorchSide, generators_restored, not_running
-from .updates import Recipe
+from .updates import Recipe, States
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
@@ -208,6 +208,7 @@ class Proof(ProofAnswer):
 
     def __post_init__(self) -> None:
         self.ran: Ran | None = None
+        self.trained: tuple[States, States, States] | None = None  # the original, the port, and natively
         self._reported = False
 
     def _programs(self) -> Ran:
@@ -326,9 +327,7 @@ class Proof(ProofAnswer):
     def _aligned(self, tokens: int, generate: Generate | None) -> AlignedDtype:
         assert self.ran is not None
         ran = self.ran
-        return aligned_dtype(
-            self, ran.original, ran.port, ran.mapping, back=ran.back, recipe=ran.recipe, tokens=tokens, generate=generate
-        )
+        return aligned_dtype(self, ran.original, ran.port, ran.mapping, back=ran.back, tokens=tokens, generate=generate)
 
     def _aligned_in(self, dtype: str, tokens: int, generate: Generate | None, weights: WeightMapping) -> AlignedDtype:
         """The same of a proof in another dtype, if the models run there."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import inspect
 import linecache
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 
 from ..dispatch.call_site import CallSite, is_library
@@ -16,10 +15,9 @@ from ..recording.settings import ALONE, ComparedSettings, SettingDifference
 from ..runlog.optimizer_settings import PADDLES_WORDS, Settings, setting_text
 from ..text import listed, many, tr
 from ..weights.mapping import Mapping as WeightMapping
-from ..weights.tree import LayerNode, WeightSide
-from ..weights.values import prepared
 from . import agreement
-from .agreement import Agreement, Array, Noise, RunOutcome
+from .agreement import Agreement, Noise, RunOutcome
+from .bits.updates import behind, port_updates
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
 from .locate import IDENTICAL, LOSS, ROUNDED, Differing, identical
 from .programs import ModelSide, NotWider, PaddleSide, TorchSide, failure_of_backward, forward_alone, in_wider
@@ -258,48 +256,20 @@ def place_of(function: Any) -> ProgramPlace | None:
     return ProgramPlace("", code.co_filename, code.co_firstlineno, line, tr("makes the optimizer"))
 
 
-# ---- The port's optimizer by itself: with the original's weights and gradients at each step.
+# ---- The port's optimizer by itself: with the original's gradients at each step.
 
 
-def optimizer_replay(port: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]) -> list[tuple[int, str]]:
-    """(step, how the weights behind it differ) for the steps in which they do."""
-    mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
-    shapes = {name: tuple(parameter.shape) for name, parameter in port.model.named_parameters()}
-    begun = {name: parameter.numpy() for name, parameter in port.model.named_parameters()}
-    begins = []
+def optimizer_replay(
+    port: PaddleSide, mapping: WeightMapping, recipe: Recipe, original: list[RunOutcome]
+) -> tuple[int, str] | None:
+    """The first step behind which weights differ, and how; None where none does."""
+    made = port_updates(port, mapping, recipe, original).run().outputs
     for step, outcome in enumerate(original):
-        before = in_port_layout(mapping, original[step - 1].weights, shapes) if step else begun
-        begins.append((before, in_port_layout(mapping, outcome.gradients, shapes)))
-    differing = []
-    for step, (weights, expected) in enumerate(zip(port.step_alone(recipe, begins), original)):
-        text = agreement.first_difference(agreement.weights(mapping, expected, RunOutcome(weights=weights)))
+        pairs = [(pair.paddle or pair.torch, pair.torch) for pair in mapping]
+        text = agreement.first_difference([(name, outcome.weights.get(key), made.get(behind(step, key))) for name, key in pairs])
         if text:
-            differing.append((step, text))
-    return differing
-
-
-def in_port_layout(mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
-    """Values of the original's weights in the layout of the port's; weights without value in the original are left out."""
-    return in_layout_of("paddle", mapping, values, shapes)
-
-
-def in_layout_of(framework: str, mapping: WeightMapping, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
-    """Values of the other framework's weights in the layout of this one's; ``shapes``: of its weights, by name."""
-    other = "paddle" if framework == "torch" else "torch"
-    missing = {pair.name(framework) for pair in mapping if pair.name(other) not in values}
-    pairs = [pair for pair in mapping if pair.name(framework) in shapes and pair.name(framework) not in missing]
-    source = WeightSide(other, LayerNode(""), {name: torch.from_numpy(value) for name, value in values.items()})
-    dtypes = {pair.name(framework): values[pair.name(other)].dtype for pair in pairs}
-    target = WeightSide(
-        framework, LayerNode(""), {name: torch.from_numpy(np.zeros(shapes[name], dtype)) for name, dtype in dtypes.items()}
-    )
-    writes = prepared(replace(mapping, src=other, pairs=pairs), source, target)
-    return {write.name: _array(write.value, write.target) for write in writes}
-
-
-def _array(value: Any, target: torch.Tensor) -> Array:
-    made = torch.full_like(target, value) if isinstance(value, float) else value
-    return made.detach().numpy().copy()
+            return step, text
+    return None
 
 
 # ---- Whole steps of a training, of the original and of the port: what differs first, at which step, and why.
@@ -315,6 +285,7 @@ class PortTraining:
     original: list[RunOutcome]
     judged: bool = True  # False: only the distance is kept
     start: RunOutcome = field(default_factory=RunOutcome)  # the first step
+    end: RunOutcome = field(default_factory=RunOutcome)  # the last
     updates: list[StepUpdate] = field(default_factory=list)
     apart: list[float] = field(default_factory=list)
     losses: list[float | None] = field(default_factory=list)
@@ -327,6 +298,7 @@ class PortTraining:
         expected = self.original[step]
         if step == 0:
             self.start = outcome
+        self.end = outcome
         assert outcome.update is not None
         self.updates.append(outcome.update)
         self.losses.append(_loss(outcome))
@@ -412,6 +384,7 @@ def train(original: TorchSide, port: PaddleSide, mapping: WeightMapping, recipe:
 def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: PaddleSide) -> None:
     """Add what the training shows to a proof of the first step's forward and backward."""
     proof.training = trained.rows()
+    proof.trained = trained.original[-1].states, trained.port.end.states, trained.native.end.states
     if proof.verdict is ProofVerdict.NOT_COMPARABLE:
         return
     seen: list[StepUpdate] = [outcome.update for outcome in trained.original if outcome.update is not None]
@@ -464,14 +437,14 @@ def _identical(proof: Proof, trained: TrainingRuns) -> None:
     proof.reason = tr("{steps} {reason}", steps=many(steps, "training step"), reason=proof.reason)
 
 
-def _alone(apart: Sequence[tuple[int, str]], mistakes: Sequence[Mistake], steps: int) -> Stage:
+def _alone(apart: tuple[int, str] | None, mistakes: Sequence[Mistake], steps: int) -> Stage:
     """The stage of the optimizer, from the original's weights and gradients."""
     name = "optimizer step"
     if mistakes:
         return Stage(name, False, mistakes[0].sentence())
-    if not apart:
+    if apart is None:
         return Stage(name, True, tr("{steps} from the original's gradients, {identical}", steps=steps, identical=IDENTICAL))
-    step, text = apart[0]
+    step, text = apart
     return Stage(
         name,
         None,

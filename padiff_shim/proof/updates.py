@@ -72,6 +72,7 @@ def torchs_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | No
 # ---- What makes both models' optimizers, and what each of their steps shows.
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
+States = dict[str, dict[str, np.ndarray[Any, Any]]]  # what optimizers keep: name of the state -> by the parameters' names
 _ACCEPTED = marked(
     "optimizer= is a function of 'paddle' or 'torch' and the model, a pair of functions of the model (Paddle's, Torch's), or the "
     "name of an optimizer. A function returns an optimizer, (optimizer, schedule), or a function without arguments that does what "
@@ -192,10 +193,10 @@ class Trainer:
                 take_back()
         return update
 
-    def states(self, parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    def states(self, parameters: Mapping[str, Any]) -> States:
         """Name of a state -> what the optimizers keep, by the parameters' names."""
         names = {id(parameter): name for name, parameter in parameters.items()}
-        tables: dict[str, dict[str, Any]] = {}
+        tables: States = {}
         for optimizer in self._optimizers:
             for parameter, state, tensor in (paddles_states if self._of_paddle else torchs_states)(optimizer):
                 if id(parameter) in names and list(tensor.shape) == list(parameter.shape):

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import paddle
 import torch
 
 from ...runlog.optimizer_settings import Settings
 from ...torch_versions import without_modes
 from ...trees import copied
 from ...weights.mapping import Mapping as Weights
+from ...weights.tree import LayerNode, WeightSide
+from ...weights.values import prepared
 from ..agreement import Array, RunOutcome
 from ..programs import Inputs, ModelSide, PaddleSide, TorchSide
-from ..training import in_layout_of
 from ..updates import OptimizerCall, Recipe, same_in_paddle, unscaling_float64
 from .origins import GRADIENT_OF
 
@@ -25,6 +28,11 @@ Gradients = Sequence[dict[str, Array]]  # of each step, by the weights' names
 def step_layer(step: int) -> str:
     """What stands for the running layer's path in the calls of a step, from 1."""
     return f"step {step}"
+
+
+def behind(step: int, name: str) -> str:
+    """The name of the output that a weight behind a step is."""
+    return f"{name} behind step {step}"
 
 
 class UpdateSide(ModelSide):
@@ -41,6 +49,10 @@ class UpdateSide(ModelSide):
     _behind: list[dict[str, Array]]
     _names: dict[int, str]  # of tensors by address, for the capture of the run
 
+    def _begin(self, parameter: Any, gradient: Array | None) -> None:
+        """Give a parameter a gradient; None: it has none."""
+        raise NotImplementedError
+
     def _called(self, model: Any, arguments: Any) -> Any:
         trainer = self.recipe.trainer(self.framework, model)
         parameters = self._parameters(model)
@@ -51,7 +63,7 @@ class UpdateSide(ModelSide):
             self._names.clear()
             self._names.update(before)
             for name, parameter in parameters.items():
-                self._begin(parameter, None, gradients.get(name))
+                self._begin(parameter, gradients.get(name))
                 if parameter.grad is not None:
                     self._names[parameter.grad.data_ptr()] = f"{GRADIENT_OF}{name} in {step_layer(step)}"
             trainer.make_step()
@@ -81,8 +93,8 @@ class UpdateSide(ModelSide):
             if value.tensor.data_ptr() in places:  # the weights get back what they held
                 value.tensor = value.tensor.detach().clone()
         for step, weights in enumerate(self._behind):
-            arrays = weights if self.framework == "torch" else in_layout_of("torch", self.mapping, weights, self.shapes)
-            outcome.outputs.update({f"{name} behind step {step}": array for name, array in arrays.items()})
+            arrays = weights if self.framework == "torch" else _in_layout_of("torch", self.mapping, weights, self.shapes)
+            outcome.outputs.update({behind(step, name): array for name, array in arrays.items()})
 
     def _unwritten(self, model: Any) -> set[int]:
         """An optimizer writes all weights."""
@@ -92,13 +104,29 @@ class UpdateSide(ModelSide):
 class TorchUpdates(UpdateSide, TorchSide):
     """Those of the original."""
 
-    def _begin(self, parameter: Any, weights: Array | None, gradient: Array | None) -> None:
+    def _begin(self, parameter: Any, gradient: Array | None) -> None:
         with without_modes():  # the capture meets it when the step reads it
             parameter.grad = None if gradient is None else torch.tensor(gradient, dtype=parameter.dtype)
 
 
 class PaddleUpdates(UpdateSide, PaddleSide):
     """Those of the port, on Torch's kernels."""
+
+    def _begin(self, parameter: Any, gradient: Array | None) -> None:
+        parameter.clear_gradient(False)
+        if gradient is not None:
+            parameter.grad = paddle.to_tensor(gradient).astype(parameter.dtype)
+
+
+def port_updates(port: PaddleSide, mapping: Weights, recipe: Recipe, original: Sequence[RunOutcome]) -> PaddleUpdates:
+    """The port's updates from the gradients of the original's own training; ``original``: the steps of that."""
+    shapes = {name: tuple(parameter.shape) for name, parameter in port.parameters().items()}
+    side = PaddleUpdates(port.model, Inputs(lambda _: ()), None, 0, backward=False)
+    side.mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
+    side.recipe, side.shapes = recipe, {name: array.shape for name, array in original[0].weights.items()}
+    side.steps = [_in_layout_of("paddle", side.mapping, outcome.gradients, shapes) for outcome in original]
+    side.settings = [held for outcome in original if outcome.update for held in outcome.update.settings.values()]
+    return side
 
 
 def update_sides(
@@ -107,21 +135,28 @@ def update_sides(
     """Both programs' updates from the gradients of the original's own training."""
     outcomes: list[RunOutcome] = []
     original.train(recipe, steps, outcomes.append)
-    mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
-    shapes = {
-        side.framework: {name: tuple(parameter.shape) for name, parameter in side.parameters().items()} for side in (original, port)
-    }
-    gradients = [outcome.gradients for outcome in outcomes]
-    ported = [in_layout_of("paddle", mapping, step, shapes["paddle"]) for step in gradients]
-    nothing = Inputs(lambda _: ())
-    sides = (
-        TorchUpdates(original.model, nothing, None, 0, backward=False),
-        PaddleUpdates(port.model, nothing, None, 0, backward=False),
+    side = TorchUpdates(original.model, Inputs(lambda _: ()), None, 0, backward=False)
+    side.recipe, side.steps = recipe, [outcome.gradients for outcome in outcomes]
+    return side, port_updates(port, mapping, recipe, outcomes)
+
+
+def _in_layout_of(framework: str, mapping: Weights, values: dict[str, Array], shapes: dict[str, Any]) -> dict[str, Array]:
+    """Values of the other framework's weights in the layout of this one's; ``shapes``: of its weights, by name."""
+    other = "paddle" if framework == "torch" else "torch"
+    missing = {pair.name(framework) for pair in mapping if pair.name(other) not in values}
+    pairs = [pair for pair in mapping if pair.name(framework) in shapes and pair.name(framework) not in missing]
+    source = WeightSide(other, LayerNode(""), {name: torch.from_numpy(value) for name, value in values.items()})
+    dtypes = {pair.name(framework): values[pair.name(other)].dtype for pair in pairs}
+    target = WeightSide(
+        framework, LayerNode(""), {name: torch.from_numpy(np.zeros(shapes[name], dtype)) for name, dtype in dtypes.items()}
     )
-    for side, of_steps in zip(sides, (gradients, ported)):
-        side.recipe, side.steps, side.mapping, side.shapes = recipe, of_steps, mapping, shapes["torch"]
-        side.settings = [held for outcome in outcomes if outcome.update for held in outcome.update.settings.values()]
-    return sides
+    writes = prepared(replace(mapping, src=other, pairs=pairs), source, target)
+    return {write.name: _array(write.value, write.target) for write in writes}
+
+
+def _array(value: Any, target: torch.Tensor) -> Array:
+    made = torch.full_like(target, value) if isinstance(value, float) else value
+    return made.detach().numpy().copy()
 
 
 def with_paddles_own(port: PaddleUpdates) -> OptimizerCall | None:
