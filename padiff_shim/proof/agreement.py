@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,17 +196,8 @@ def outputs_differ(original: RunOutcome, port: RunOutcome, wanted: Callable[[str
     return ""
 
 
-def original_rows(mapping: WeightMapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
-    """Torch's values (or gradients) for each pair of weights, in the layout of :func:`gradients` and :func:`statistics`."""
-    return _of_side(mapping, "torch", values, gradient=gradient)
-
-
-def port_rows(mapping: WeightMapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
-    """Paddle's values for each pair of weights, in the same layout."""
-    return _of_side(mapping, "paddle", values, gradient=gradient)
-
-
-def _of_side(mapping: WeightMapping, framework: str, values: dict[str, Array], *, gradient: bool) -> list[Array | None]:
+def laid(framework: str, mapping: WeightMapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
+    """A framework's values (or gradients) for each pair of weights, in one layout of both."""
     arrays = ((pair, values.get(pair.name(framework))) for pair in mapping)
     return [None if array is None else pair.in_common(framework, array, gradient=gradient) for pair, array in arrays]
 
@@ -217,7 +207,8 @@ def _rows_of_pairs(
 ) -> list[Row]:
     """A row for each pair of weights."""
     names = (pair.paddle or pair.torch for pair in mapping)
-    return list(zip(names, original_rows(mapping, of_torch, gradient=gradient), port_rows(mapping, of_paddle, gradient=gradient)))
+    sides = (("torch", of_torch), ("paddle", of_paddle))
+    return list(zip(names, *(laid(side, mapping, values, gradient=gradient) for side, values in sides)))
 
 
 def gradients(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
@@ -516,34 +507,22 @@ def _move(tensor: torch.Tensor, noise: torch.Tensor) -> None:
 
 
 class Noise(LooksOn):
-    """Within it each result of ``dtype`` of Torch's kernels moves by up to one unit roundoff; nothing is written down."""
+    """Within it each result of ``dtype`` of Torch's kernels moves by up to one unit roundoff, the same in each run.
 
-    def __init__(self, generator: torch.Generator, dtype: str) -> None:
+    ``first``: of several results of a call the first alone.
+    """
+
+    def __init__(self, dtype: str, *, first: bool = False) -> None:
         super().__init__()
-        self._dtype = TORCH_DTYPES[dtype]
-        self._touch = rounding_noise(generator)
+        self._dtype, self._most = TORCH_DTYPES[dtype], 1 if first else None
+        self._touch = rounding_noise(torch.Generator().manual_seed(0))
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if not is_passive(function):
-            for tensor in tensors_in(result if result is not None else args[:1]):
+            for tensor in tensors_in(result if result is not None else args[:1])[: self._most]:
                 if tensor.dtype is self._dtype:  # not the counters of steps
                     self._touch(tensor)
-        return result
-
-
-class NoiseOnFirst(LooksOn):
-    """Within it the first result of each of Torch's kernels moves by up to one unit roundoff, the same in each run."""
-
-    def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
-        super().__init__()
-        self._nudge = rounding_noise(torch.Generator().manual_seed(0))
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        first = next(iter(tensors_in(result)), None)
-        if first is not None and first.is_floating_point() and not is_passive(function):
-            self._nudge(first)
         return result
 
 
@@ -620,15 +599,14 @@ class Agreement:
     def _rows(self, outcome: RunOutcome, forward: bool, *, own: bool = False) -> Iterator[Row]:
         """All that the original gives beside what another run gives; ``own``: another run of the original."""
         original, mapping = self._original, self._mapping
-        laid = original_rows if own else port_rows
         yield from self._outputs(outcome)
         kinds = [("", original.statistics, outcome.statistics)]
         if not forward:
             kinds += [(OF_GRADIENT, original.gradients, outcome.gradients), ("", original.weights, outcome.weights)]
         for what, expected, actual in kinds:
             gradient = what == OF_GRADIENT
-            arrays = original_rows(mapping, expected, gradient=gradient), laid(mapping, actual, gradient=gradient)
-            for pair, *row in zip(mapping, *arrays):
+            sides = (("torch", expected), ("torch" if own else "paddle", actual))
+            for pair, *row in zip(mapping, *(laid(side, mapping, values, gradient=gradient) for side, values in sides)):
                 yield f"{what}{pair.paddle or pair.torch}", row[0], row[1]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,15 +76,21 @@ class DriftRow:
         return tr("gradient of {name}", name=self.name) if self.of_gradient else self.name
 
 
-def row_of(kind: str, names: tuple[str, str], number: int, site: str, arrays: Mapping[str, Array]) -> DriftRow | None:
-    """The distances of one tensor in all runs; None where the runs have no common shape."""
+Measured = tuple[str, tuple[str, str], int, Mapping[str, "Array | None"]]  # kind, names, call, and the array of each run
+
+
+def _rows(tensors: Iterable[Measured]) -> list[DriftRow]:
+    """The distances of each tensor that all runs have, in one shape."""
+    rows = (_row(*tensor) for tensor in tensors if all(array is not None for array in tensor[3].values()))
+    return [row for row in rows if row is not None]
+
+
+def _row(kind: str, names: tuple[str, str], number: int, arrays: Mapping[str, Any]) -> DriftRow | None:
     native, shim = (_distance(arrays[name], arrays["torch"]) if name in arrays else None for name in ("native", "substituted"))
     if shim is None or (native is None and "native" in arrays):
         return None
-    double: Distance | None = None
-    if "native64" in arrays:
-        double = _distance(arrays["native64"], arrays["torch64"])
-    return DriftRow(kind, names[0], names[1], number, site, native, shim, double)
+    double = _distance(arrays["native64"], arrays["torch64"]) if "native64" in arrays else None
+    return DriftRow(kind, *names, number, "", native, shim, double)
 
 
 def _distance(actual: Array, expected: Array) -> Distance | None:
@@ -127,89 +133,60 @@ def outcomes_of(
     return outcomes, notes, failure if native is not None else ""
 
 
-# ---- Rows of layers' results and of outputs.
+# ---- Rows of layers' results, of outputs, and of gradients: of layers' results, of inputs and of parameters.
 
 
 def layer_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """Each call of each pair of layers, in the order in which the original's layers end."""
-    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
-    rows: list[DriftRow | None] = []
-    for original, port in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
-        by_run = {
-            name: outcome.layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
-        }
-        for number in range(min(map(len, by_run.values()))):
-            rows.append(row_of("layer", (port, original), number, "", {name: arrays[number] for name, arrays in by_run.items()}))
-    return [row for row in rows if row is not None]
+    return _rows(_of_layers("layer", mapping, outcomes["torch"], {run: outcome.layers for run, outcome in outcomes.items()}))
 
 
 def output_rows(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """The outputs that belong together, in the original's order."""
-    rows: list[DriftRow | None] = []
+    tensors = list[Measured]()
     for original, port in agreement.output_pairs(outcomes["torch"], outcomes["substituted"]):
-        paths = {run: original if run.startswith("torch") else port for run in outcomes}
-        if all(path in outcomes[run].outputs for run, path in paths.items()):
-            arrays = {run: outcomes[run].outputs[path] for run, path in paths.items()}
-            rows.append(row_of("output", (port, original), 0, "", arrays))
-    return [row for row in rows if row is not None]
+        arrays = {run: outcome.outputs.get(original if run.startswith("torch") else port) for run, outcome in outcomes.items()}
+        tensors.append(("output", (port, original), 0, arrays))
+    return _rows(tensors)
 
 
 def state_rows(mapping: Weights, original: States, port: States, native: States) -> list[DriftRow]:
     """What optimizers keep behind the last step of a training, by its name in Paddle; ``native``: nothing where it fails."""
-    rows: list[DriftRow | None] = []
-    for state, values in original.items():
-        columns = {"torch": agreement.original_rows(mapping, values, gradient=True)}
-        for run, states in (("substituted", port), ("native", native)):
-            if state in states:
-                columns[run] = agreement.port_rows(mapping, states[state], gradient=True)
-        for number, pair in enumerate(mapping):
-            arrays = {run: column[number] for run, column in columns.items()}
-            known = {run: array for run, array in arrays.items() if array is not None}
-            if "substituted" in known and len(known) == len(arrays):
-                rows.append(row_of("optimizer state", (f"{pair.paddle} {state}", f"{pair.torch} {state}"), 0, "", known))
-    return [row for row in rows if row is not None]
-
-
-# ---- Rows of gradients: of layers' results, of inputs and of parameters.
+    runs = {"torch": original, "substituted": port, "native": native}
+    tables = {state: {run: states[state] for run, states in runs.items() if state in states} for state in original}
+    return _rows(row for state, table in tables.items() for row in _of_weights("optimizer state", mapping, table, f" {state}"))
 
 
 def gradient_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """A row for each gradient that all runs have, in the order of the backward; none where no run went back."""
     if not (outcomes.get("native") or RunOutcome()).gradients:  # it failed, in the backward or before
         outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
-    rows = (*_of_layers(mapping, outcomes), *_of_inputs(outcomes), *_of_parameters(mapping, outcomes))
-    return [row for row in rows if row is not None]
+    of_layers = {run: outcome.of_layers for run, outcome in outcomes.items()}
+    of_inputs = (
+        ("gradient of input", (name, name), 0, {run: outcome.of_inputs.get(name) for run, outcome in outcomes.items()})
+        for name in outcomes["torch"].of_inputs
+    )
+    of_weights = _of_weights("gradient of parameter", mapping, {run: outcome.gradients for run, outcome in outcomes.items()})
+    layers = [*_of_layers("gradient of layer", mapping, outcomes["torch"], of_layers)]
+    return _rows((*reversed(layers), *of_inputs, *of_weights))
 
 
-def _of_layers(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Each call of each pair of layers, those that end last first."""
-    order = {name: place for place, name in enumerate(outcomes["torch"].layers)}
-    pairs = sorted(mapping.layers.items(), key=lambda pair: -order.get(pair[0], len(order)))
-    for original, port in pairs:
-        by_run: dict[str, list[Any]] = {
-            name: outcome.of_layers.get(original if name.startswith("torch") else port, []) for name, outcome in outcomes.items()
-        }
-        for number in reversed(range(min(map(len, by_run.values())))):
-            arrays = {name: gradients[number] for name, gradients in by_run.items()}
-            if all(array is not None for array in arrays.values()):
-                yield row_of("gradient of layer", (port, original), number, "", arrays)
+def _of_layers(
+    kind: str, mapping: Weights, original: RunOutcome, results: Mapping[str, Mapping[str, Sequence[Array | None]]]
+) -> Iterator[Measured]:
+    """Each call of each pair of layers, those that end first in the original first."""
+    order = {name: place for place, name in enumerate(original.layers)}
+    for layer, partner in sorted(mapping.layers.items(), key=lambda pair: order.get(pair[0], len(order))):
+        by_run = {run: held.get(layer if run.startswith("torch") else partner, ()) for run, held in results.items()}
+        for number in range(min(map(len, by_run.values()))):
+            yield kind, (partner, layer), number, {run: calls[number] for run, calls in by_run.items()}
 
 
-def _of_inputs(outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    for name in outcomes["torch"].of_inputs:
-        if all(name in outcome.of_inputs for outcome in outcomes.values()):
-            arrays = {run: outcome.of_inputs[name] for run, outcome in outcomes.items()}
-            yield row_of("gradient of input", (name, name), 0, "", arrays)
-
-
-def _of_parameters(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[DriftRow | None]:
-    """Each pair of parameters, in one layout."""
-    columns = {}
-    for run, outcome in outcomes.items():
-        rows = agreement.original_rows if run.startswith("torch") else agreement.port_rows
-        columns[run] = rows(mapping, outcome.gradients, gradient=True)
+def _of_weights(kind: str, mapping: Weights, values: Mapping[str, dict[str, Array]], what: str = "") -> Iterator[Measured]:
+    """Each pair of weights, in one layout; ``what``: behind both names."""
+    columns = {
+        run: agreement.laid("torch" if run.startswith("torch") else "paddle", mapping, held, gradient=True)
+        for run, held in values.items()
+    }
     for number, pair in enumerate(mapping):
-        arrays = {run: column[number] for run, column in columns.items()}
-        known = {run: array for run, array in arrays.items() if array is not None}
-        if len(known) == len(arrays):
-            yield row_of("gradient of parameter", (pair.paddle, pair.torch), 0, "", known)
+        yield kind, (pair.paddle + what, pair.torch + what), 0, {run: column[number] for run, column in columns.items()}

@@ -31,7 +31,7 @@ from .agreement import (
     OF_GRADIENT,
     Agreement,
     Array,
-    NoiseOnFirst,
+    Noise,
     RoundingBound,
     RunOutcome,
     Tolerances,
@@ -141,7 +141,7 @@ def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located |
     distances = agreement_module.Distances(mapping, expected, actual)
     if not distances.beyond(floor_of(original.wider)):  # however far rounding travels
         return Located([], True, distances.worst)
-    agreement = Agreement(mapping, expected, original.run_wide(NoiseOnFirst), original.wider)
+    agreement = Agreement(mapping, expected, original.run_wide(lambda *_: Noise(original.wider, first=True)), original.wider)
     if agreement.breach(actual):
         return None
     return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
@@ -496,7 +496,7 @@ def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:
 
 def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> ArrayPairs:
     """Of weights that are one whole on both sides, in one layout: a part of a gradient is no call's result."""
-    pairs = zip(mapping, agreement_module.original_rows(mapping, original), agreement_module.port_rows(mapping, port))
+    pairs = zip(mapping, agreement_module.laid("torch", mapping, original), agreement_module.laid("paddle", mapping, port))
     return [(expected, actual) for pair, expected, actual in pairs if pair.is_exact and expected is not None and actual is not None]
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import torch
 
 from ..dispatch.call_site import CallSite, is_library
 from ..recording.settings import ALONE, ComparedSettings, SettingDifference
@@ -64,10 +62,19 @@ def faults(
     pairs = {(pair.torch, pair.paddle) for pair in mapping}
     known = [(name, other) for name, other in sorted(pairs) if any(name in update.settings for update in original)]
     mistakes = [_mistake(recipe, apart, len(known)) for apart in _settings(known, original, port)]
-    steps = [_left(original, port), _masters(original, port) if differs else None]
+    steps = [_first(rule, original, port) for rule in (_left, *((_masters,) if differs else ()))]
     if clipping:
-        steps += [_skipped(original, port), _unscaled(original, port) or _clip(original, port)]
+        steps += [_skipped(original, port), _first(_unscaled, original, port) or _first(_clip, original, port)]
     return [*mistakes, *(_mistake(recipe, apart, 0) for apart in steps if apart is not None)]
+
+
+_Rule = Callable[[StepUpdate, StepUpdate], "tuple[Cause, str] | None"]  # of a step of the original and of the port
+
+
+def _first(rule: _Rule, original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+    """The first step of which a rule says something."""
+    pairs = enumerate(zip(original, port))
+    return next((_Apart(*apart, step, []) for step, updates in pairs if (apart := rule(*updates)) is not None), None)
 
 
 def _settings(pairs: Sequence[tuple[str, str]], original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> list[_Apart]:
@@ -123,19 +130,13 @@ def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
     return None
 
 
-def _left(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
-    for step, (update, other) in enumerate(zip(original, port)):
-        original_left, port_left = _forgotten(update), _forgotten(other)
-        if bool(original_left) is not bool(port_left):
-            left = port_left or original_left
-            who = tr("the port's") if port_left else tr("the original's")
-            return _Apart(
-                Cause.CLEARED,
-                tr("{who} gradients are kept after the step, the other's are cleared ({left})", who=who, left=listed(left, _SHOWN)),
-                step,
-                [],
-            )
-    return None
+def _left(original: StepUpdate, port: StepUpdate) -> tuple[Cause, str] | None:
+    """Gradients that one side alone keeps."""
+    kept, other = _forgotten(port), _forgotten(original)
+    if bool(kept) is bool(other):
+        return None
+    who, names = tr("the port's") if kept else tr("the original's"), listed(kept or other, _SHOWN)
+    return Cause.CLEARED, tr("{who} gradients are kept after the step, the other's are cleared ({left})", who=who, left=names)
 
 
 def _forgotten(update: StepUpdate) -> list[str]:
@@ -143,92 +144,72 @@ def _forgotten(update: StepUpdate) -> list[str]:
     return [name for name in update.left if name in update.settings or not update.settings]
 
 
-def _clip(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
-    for step, (update, other) in enumerate(zip(original, port)):
-        expected, actual = update.clip, other.clip
-        if (expected is None and actual is None) or None in (update.steps, other.steps):
-            continue
-        if expected is None or actual is None:
-            clip, who = (actual, tr("in the original they are not")) if actual else (expected, tr("in the port they are not"))
-            assert clip is not None
-            write = f" ({expected.write})" if expected else ""
-            return _Apart(
-                Cause.CLIPPING,
-                tr("gradients are clipped by {by} to {shown}, {who}{write}", by=clip.by, shown=clip.shown, who=who, write=write),
-                step,
-                [],
-            )
-        if expected.by != actual.by or abs(expected.limit - actual.limit) > max(expected.within, actual.within) * abs(
-            expected.limit
-        ):
-            text = tr(
-                "gradients are clipped by {by} to {limit} against {expected_by} to {expected_limit} ({write})",
-                by=actual.by,
-                limit=actual.shown,
-                expected_by=expected.by,
-                expected_limit=expected.shown,
-                write=expected.write,
-            )
-            return _Apart(Cause.CLIPPING, text, step, [])
-    return None
+def _clip(original: StepUpdate, port: StepUpdate) -> tuple[Cause, str] | None:
+    """Gradients that are clipped otherwise."""
+    expected, actual = original.clip, port.clip
+    if (expected is None and actual is None) or None in (original.steps, port.steps):
+        return None
+    if expected is None or actual is None:
+        clip, who = (actual, tr("in the original they are not")) if actual else (expected, tr("in the port they are not"))
+        assert clip is not None
+        write = f" ({expected.write})" if expected else ""
+        words = {"by": clip.by, "shown": clip.shown, "who": who, "write": write}
+        return Cause.CLIPPING, tr("gradients are clipped by {by} to {shown}, {who}{write}", **words)
+    near = max(expected.within, actual.within) * abs(expected.limit)
+    if expected.by == actual.by and abs(expected.limit - actual.limit) <= near:
+        return None
+    return Cause.CLIPPING, tr(
+        "gradients are clipped by {by} to {limit} against {expected_by} to {expected_limit} ({write})",
+        by=actual.by,
+        limit=actual.shown,
+        expected_by=expected.by,
+        expected_limit=expected.shown,
+        write=expected.write,
+    )
 
 
-def _unscaled(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+def _unscaled(original: StepUpdate, port: StepUpdate) -> tuple[Cause, str] | None:
     """Gradients from which a scaler takes the loss's scale too late, never, or in another order."""
-    for step, (update, other) in enumerate(zip(original, port)):
-        expected, actual = update.clip, other.clip
-        if other.scale == 1.0 or None in (update.steps, other.steps):
-            continue
-        scale = setting_text(other.scale)
-        if other.moved and not update.moved:
-            text = tr("the scaler's update() comes before the step: write it behind scaler.step(optimizer)")
-            return _Apart(Cause.GRADIENT_SCALE, text, step, [])
-        if actual is None and expected is not None:
-            text = tr("gradients keep the loss's scale, {scale}: write scaler.step(optimizer)", scale=scale)
-            return _Apart(Cause.GRADIENT_SCALE, text, step, [])
-        if actual and expected and abs(actual.limit * other.scale / expected.limit - 1) < max(actual.within, expected.within):
-            text = tr(
-                "gradients are clipped before they are unscaled: {limit} limits what is {scale} times as large; write "
-                "scaler.unscale_(optimizer) before it",
-                limit=expected.shown,
-                scale=scale,
-            )
-            return _Apart(Cause.CLIPPING, text, step, [])
+    expected, actual = original.clip, port.clip
+    if port.scale == 1.0 or None in (original.steps, port.steps):
+        return None
+    scale = setting_text(port.scale)
+    if port.moved and not original.moved:
+        return Cause.GRADIENT_SCALE, tr("the scaler's update() comes before the step: write it behind scaler.step(optimizer)")
+    if actual is None and expected is not None:
+        return Cause.GRADIENT_SCALE, tr("gradients keep the loss's scale, {scale}: write scaler.step(optimizer)", scale=scale)
+    if actual and expected and abs(actual.limit * port.scale / expected.limit - 1) < max(actual.within, expected.within):
+        return Cause.CLIPPING, tr(
+            "gradients are clipped before they are unscaled: {limit} limits what is {scale} times as large; write "
+            "scaler.unscale_(optimizer) before it",
+            limit=expected.shown,
+            scale=scale,
+        )
     return None
 
 
-def _added_to_norms(original: Sequence[StepUpdate], port: Sequence[StepUpdate]) -> _Apart | None:
+def _added_to_norms(original: StepUpdate, port: StepUpdate) -> tuple[Cause, str] | None:
     """Gradients that both clip by their global norm to one limit, which one alone divides by the norm and a small number.
 
-    ``original``, ``port``: the updates in a wider dtype; there the small number shows.
+    ``original``, ``port``: in a wider dtype; there the small number shows.
     """
-    for step, (update, other) in enumerate(zip(original, port)):
-        if update.clip is None or other.clip is None or None in (update.clip.added, other.clip.added):
-            continue
-        if update.clip.factor != other.clip.factor:
-            text = tr(
-                "clipped gradients are multiplied by {factor}, in the original by {expected} (write {expected})",
-                factor=other.clip.factor,
-                expected=update.clip.factor,
-            )
-            return _Apart(Cause.CLIPPING, text, step, [])
-    return None
+    expected, actual = original.clip, port.clip
+    if expected is None or actual is None or None in (expected.added, actual.added) or expected.factor == actual.factor:
+        return None
+    words = {"factor": actual.factor, "expected": expected.factor}
+    text = tr("clipped gradients are multiplied by {factor}, in the original by {expected} (write {expected})", **words)
+    return Cause.CLIPPING, text
 
 
-def _masters(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpdate]) -> _Apart | None:
+def _masters(original: StepUpdate, port: StepUpdate) -> tuple[Cause, str] | None:
     """Weights of 16 bits that one side alone updates by copies in float32."""
-    for original, port in zip(original_steps, port_steps):
-        if port.masters is False and original.masters:
-            text = tr(
-                "weights of 16 bits are updated as they are, in the original by copies in float32: write multi_precision=True"
-            )
-            return _Apart(Cause.SETTING, text, 0, [])
-        if original.masters is False and port.masters:
-            text = tr(
-                "weights of 16 bits are updated by copies in float32, in the original as they are: write multi_precision=False"
-            )
-            return _Apart(Cause.SETTING, text, 0, [])
-    return None
+    if None in (original.masters, port.masters) or original.masters is port.masters:
+        return None
+    return Cause.SETTING, (
+        tr("weights of 16 bits are updated as they are, in the original by copies in float32: write multi_precision=True")
+        if original.masters
+        else tr("weights of 16 bits are updated by copies in float32, in the original as they are: write multi_precision=False")
+    )
 
 
 def _mistake(recipe: Recipe, apart: _Apart, all_of_them: int) -> Mistake:
@@ -410,7 +391,7 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
         return
     if rest:  # both round differently before the first step: a different clip counts if it has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
-        added = None if mistakes else _added_to_norms(*trained.wide)
+        added = None if mistakes else _first(_added_to_norms, *trained.wide)
         mistakes += [] if added is None else [_mistake(trained.recipe, added, 0)]
     _differing(proof, trained, mistakes, rest, original.wider)
 
@@ -514,9 +495,8 @@ def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Pa
 
     def trainings() -> tuple[list[RunOutcome], list[RunOutcome], list[RunOutcome]]:
         outcomes: tuple[list[RunOutcome], list[RunOutcome], list[RunOutcome]] = ([], [], [])
-        noise = Noise(torch.Generator().manual_seed(0), original.wider)
         original.train(trained.recipe, steps, outcomes[0].append, wide=True)
-        original.train(trained.recipe, steps, outcomes[1].append, wide=True, within=noise)
+        original.train(trained.recipe, steps, outcomes[1].append, wide=True, within=Noise(original.wider))
         port.train(trained.recipe, steps, outcomes[2].append, wide=True, within=WithTables(port.tables))
         return outcomes
 
