@@ -26,7 +26,7 @@ class Matching:
         self._same: dict[tuple[Value, Value], bool] = {}
         self._shuffled: set[Value] = set()  # of the second: the elements of a value of the first in another order
         self._weighed: set[Value] = set()  # of the first: scores that are the same as a softmax weighs them
-        self._of_weights = _of_weights(first), _of_weights(second)
+        self._of_weights = [made_of(trace, _is_weight, lambda node: node.name not in _READ) for trace in (first, second)]
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
         groups: dict[int, list[Value]] = defaultdict(list)
@@ -67,30 +67,22 @@ class Matching:
 
     def _repeated(self, first: Trace, second: Trace) -> None:
         """What one program makes for each sample of a batch, and the other once for all (angles of positions), is the same."""
-        sizes: dict[int, list[Value]] = defaultdict(list)
-        for value in filter(_of_several, first.values()):
-            sizes[value.count].append(value)
-        for actual in [value for value in second.values() if _of_several(value) and value not in self.of_second]:
-            row = _sample(actual)
-            for expected in [] if row is None else sizes[row.numel()]:
-                if self._same_row(expected, row, numbers(expected.tensor)):
-                    self._same[expected, actual], self.of_second[actual] = True, expected
-                    self.of_first.setdefault(expected, actual)
-                    break
-        left: dict[int, list[Value]] = defaultdict(list)
-        for value in second.values():
-            if _of_several(value) and value not in self.of_second:
-                left[value.count].append(value)
-        for expected in [value for value in first.values() if _of_several(value) and value not in self.of_first]:
-            row = _sample(expected) if left else None
-            for actual in [] if row is None else left[row.numel()]:
-                if self._same_row(expected, row, numbers(actual.tensor)):
-                    self._same[expected, actual], self.of_first[expected] = True, actual
-                    self.of_second.setdefault(actual, expected)
-                    break
-
-    def _same_row(self, value: Value, row: torch.Tensor, others: torch.Tensor) -> bool:
-        return _close(numbers(row), others, self._tolerance(value))
+        several = [list(filter(_of_several, trace.values())) for trace in (first, second)]
+        matched: list[dict[Value, Value]] = [self.of_first, self.of_second]
+        for side in (1, 0):  # whose values are the same for all samples; those of the first that the second has not yet
+            once: dict[int, list[Value]] = defaultdict(list)
+            for value in several[1 - side]:
+                if side or value not in self.of_second:
+                    once[value.count].append(value)
+            for value in [value for value in several[side] if value not in matched[side]]:
+                row = _sample(value) if once else None
+                for other in [] if row is None else once[row.numel()]:
+                    expected, actual = (other, value) if side else (value, other)
+                    if _close(numbers(row), numbers(other.tensor), self._tolerance(expected)):
+                        self._same[expected, actual] = True
+                        self.of_second.setdefault(actual, expected)
+                        self.of_first.setdefault(expected, actual)
+                        break
 
     def _masked_alike(self, first: Trace, second: Trace) -> None:
         """Masks that leave the same places are the same, whatever fills the others, and whether for each sample or once for all."""
@@ -216,14 +208,12 @@ class Matching:
 _READ = frozenset({"index", "index_select", "embedding", "gather", "take"})  # their elements lie as the indices say
 
 
-def _of_weights(trace: Trace) -> set[TraceCall]:
-    """The calls that compute from what was there before, without inputs."""
+def made_of(trace: Trace, holds: Callable[[Value], bool], among: Callable[[TraceCall], bool]) -> set[TraceCall]:
+    """The calls, ``among`` some, that compute from nothing but what was there before and ``holds``."""
     calls: set[TraceCall] = set()
     for node in trace.nodes:
         sources = [operand.value for operand in node.operands]
-        if node.name not in _READ and all(
-            _is_weight(source) if source.node is None else source.node in calls for source in sources
-        ):
+        if among(node) and all(holds(source) if source.node is None else source.node in calls for source in sources):
             calls.add(node)
     return calls
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from ...table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
 from ...text import tr
-from ..match import Matching
+from ..match import Matching, made_of, wrong_calls
 from ..trace import Key, Trace, TraceCall, Value
 from .following import NumberedCapture, call_number
 
@@ -169,8 +169,8 @@ class Partners:
         nodes = {node.key: node for node in self.trace.nodes}
         value = nodes[result[0]].values[result[1]]
         partner = self.of_port[value]
-        port = _between(value, self.of_port.__contains__)
-        original = _between(partner, self.of_original.__contains__)
+        port = wrong_calls([value], lambda other: other is not value and other in self.of_port)
+        original = wrong_calls([partner], lambda other: other is not partner and other in self.of_original)
         tables = tuple([call for call in calls if call in self._tables] for calls in (port, original))
         return OriginGroup(result, made, self.wanted[value], port, original, self._laid(port), tables)
 
@@ -189,14 +189,7 @@ class Partners:
 
 def _of_constants(trace: Trace) -> set[TraceCall]:
     """The forward calls that depend on constants alone: on no input, and no parameter."""
-    tables: set[TraceCall] = set()
-    for node in trace.nodes:
-        values = [operand.value for operand in node.operands]
-        if not node.backward and all(
-            value.node in tables if value.node is not None else not value.label or "(" in value.label for value in values
-        ):
-            tables.add(node)
-    return tables
+    return made_of(trace, lambda value: not value.label or "(" in value.label, lambda call: not call.backward)
 
 
 def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict[Value, Value]:
@@ -287,21 +280,6 @@ def _arranged(
 def _steps(tensor: torch.Tensor) -> list[int]:
     """The strides of the axes that have several places."""
     return [stride for stride, length in zip(tensor.stride(), tensor.shape) if length > 1]
-
-
-def _between(value: Value, is_known: Callable[[Value], bool]) -> list[TraceCall]:
-    """The calls that lead from known values to one."""
-    region: dict[int, TraceCall] = {}
-    waiting = [value.node] if value.node is not None else []
-    while waiting:
-        node = waiting.pop()
-        if node.index in region:
-            continue
-        region[node.index] = node
-        waiting += [
-            operand.value.node for operand in node.operands if operand.value.node is not None and not is_known(operand.value)
-        ]
-    return [region[index] for index in sorted(region)]
 
 
 def layouts(calls: Sequence[TraceCall]) -> tuple[OperandLayout, ...]:
