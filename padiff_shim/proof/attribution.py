@@ -208,14 +208,14 @@ class Jumps:
         return sorted(rows, key=lambda row: -row.jumped)
 
 
-def wrong_natively(port: PaddleSide, *, training: bool = False) -> list[str]:
+def wrong_natively(port: PaddleSide) -> list[str]:
     """Ops of the port's step that are wrong on Paddle's own kernels, as their formulas in float64 say.
 
     Calls that differ by far less than what is to be explained are not judged.
     """
     mode = compare("torch", progress=False, equal=_near)
     try:
-        port.watch_step(mode, training=training)
+        port.watch(mode)
     except Exception as error:
         let_pass(error)  # it was to say more of a port that runs
     findings = [finding.worst for finding in mode.run.by_line() if not finding.apart]
@@ -245,7 +245,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
 
     try:
         with paddle.no_grad():
-            port.watch_forward(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
+            port.watch(_mode(port, native=True, seen=keep), lambda named: outputs.extend(_floats(named)[1]))
     except Exception as error:
         return CarriedBy([], 0.0, 0.0, failed=joined("", (NOWHERE, " (", error_text(error), ")")))
 
@@ -274,7 +274,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
             wanting = [(tensor, start) for tensor, start in zip(tensors, starts) if not tensor.stop_gradient]
             port.back_from(*map(list, zip(*wanting)))
 
-    port.watch_forward(_mode(port, native=False, seen=follow), go_back)
+    port.watch(_mode(port, native=False, seen=follow), go_back)
     rows = [carrier.row(place, apart[1] or 1.0) for place, carrier in sums.items() if carrier.along or carrier.own]
     rows.sort(key=lambda row: (-abs(row.own), -abs(row.share)))
     return CarriedBy(rows, float(sum(row.share for row in rows)), apart[0], jumps=steps.rows())

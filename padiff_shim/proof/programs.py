@@ -1024,29 +1024,21 @@ class PaddleSide(ModelSide):
         starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
         self.back_from(wanted, starts)
 
-    def watch_forward(
-        self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Tensor]]], None]
+    def watch(
+        self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Tensor]]], None] | None = None
     ) -> None:
-        """A forward within a mode; ``behind`` gets (path, tensor) of its outputs before the mode is closed."""
-        self._state_of(self.model).restore()
-        positional, keywords = self._arguments()
-        self._keeping = False
-        self._stack.clear()
-        self._clear()
-        with self._layer_hooks(self.model, RunOutcome()), seeded(self.seed), mode:
-            behind(leaves(self.model(*positional, **keywords)))
-        self._clear()
-
-    def watch_step(self, mode: contextlib.AbstractContextManager[Any], *, training: bool) -> None:
-        """A forward and a backward within a mode; in a ``training`` from the model's own output ``"loss"``."""
+        """A forward within a mode, and a backward; or ``behind``, which gets (path, tensor) of the outputs within the mode."""
         self._state_of(self.model).restore()
         self._keeping = False
         self._stack.clear()
         self._clear()
-        arguments, _ = followed_arguments(self._arguments(), lambda _, tensor: self._leaf(tensor))
+        arguments = self._arguments()
         try:
             with self._layer_hooks(self.model, RunOutcome()), seeded(self.seed), mode:
-                self._pass(self.model, arguments, training=training)
+                if behind is not None:
+                    behind(leaves(self._called(self.model, arguments)))
+                else:
+                    self._pass(self.model, followed_arguments(arguments, lambda _, tensor: self._leaf(tensor))[0])
         finally:
             self._clear()
 
