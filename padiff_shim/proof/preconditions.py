@@ -33,7 +33,6 @@ from .agreement import Array, RunOutcome, difference_text
 from .causes import advice_on_definition
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from .match import kind
-from .plans import Defined
 from .programs import Inputs, ModelSide, PaddleSide, TorchSide, in_place, out_of_memory
 from .proof import Proof
 from .trace import Capture, Model, Onlooker, Tensor, TraceOperand, shape_of, tensors_in
@@ -345,15 +344,15 @@ class _Adjustment(NamedTuple):
     """One setting or definition of the original for the port.
 
     ``name``: of the setting or op. ``text``: what to say. ``layers``: paths of layers, the original's and the port's, that must
-    answer alike then. ``apply``: gives it to the port, and returns what takes it back. ``places``: finds the calls of both
-    programs that show it.
+    answer alike then. ``apply``: gives it to the port, and returns what takes it back. ``shown``: where it shows: the path of a
+    layer of the original, and that of the port's, or the port's call.
     """
 
     name: str
     text: str
     layers: list[tuple[str, str]]
     apply: Callable[[], Undo]
-    places: Callable[[], tuple[ProgramPlace | None, ProgramPlace | None]]
+    shown: tuple[str | None, str | ProgramPlace]
 
 
 class _Setting(NamedTuple):
@@ -397,13 +396,18 @@ def mending_settings(
             stack.callback(undo)
             settled |= parts
             actual = after
-            mistakes.append(_mistake_of(adjustment))
+            mistakes.append(_mistake_of(adjustment, original, port))
         port.forget_wide()
         yield mistakes
 
 
-def _mistake_of(adjustment: _Adjustment) -> Mistake:
-    return Mistake(Cause.ATTRIBUTE, adjustment.text, *adjustment.places(), tuple(path for _, path in adjustment.layers))
+def _mistake_of(adjustment: _Adjustment, original: TorchSide, port: PaddleSide) -> Mistake:
+    expected, actual = adjustment.shown
+    places = (
+        None if expected is None else _place(original, expected),
+        actual if isinstance(actual, ProgramPlace) else _place(port, actual),
+    )
+    return Mistake(Cause.ATTRIBUTE, adjustment.text, *places, tuple(path for _, path in adjustment.layers))
 
 
 def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, after: RunOutcome) -> bool:
@@ -477,10 +481,10 @@ def _of_layers(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, settings: Sequence[_Setting] = ()
 ) -> Iterator[_Adjustment]:
     """The settings in which layers differ from their partners: of all such layers at once, and of each where they are few."""
-    layers = port.layers
+    modules, layers = original.layers, port.layers
     for setting in settings or _SETTINGS:
         unlike: list[tuple[str, str, str]] = []  # paths, and what to say
-        for path, module in original.layers.items():
+        for path, module in modules.items():
             within = any(f"{path}.".startswith(f"{above}." if above else "") for above, _, _ in unlike)
             kind = next((setting.kinds[kind] for kind in type(module).__mro__ if kind in setting.kinds), None)
             partner = None if kind is None else _partner(path, kind, layers, mapping)
@@ -488,28 +492,18 @@ def _of_layers(
                 continue
             if text := setting.unlike(module, layers[partner]):
                 unlike.append((path, partner, text))
-        groups = [unlike, *([row] for row in unlike if 1 < len(unlike) <= _FEW)] if unlike else []
-        yield from (_of_group(setting, group, original, port) for group in groups)
+        for group in [unlike, *([row] for row in unlike if 1 < len(unlike) <= _FEW)] if unlike else []:
+            pairs = [row[:2] for row in group]
+            apply = functools.partial(_apply_to_all, setting, [(modules[path], layers[partner]) for path, partner in pairs])
+            yield _Adjustment(setting.unlike.__name__, group[0][2], pairs, apply, pairs[0])
 
 
-def _of_group(setting: _Setting, group: Sequence[tuple[str, str, str]], original: TorchSide, port: PaddleSide) -> _Adjustment:
-    """One setting of these layers."""
-    path, partner, text = group[0]
-
-    def apply() -> Undo:
-        modules, layers = original.layers, port.layers
-        undo = [setting.apply(modules[module], layers[layer]) for module, layer, _ in group]
-
-        def back() -> None:
-            for take_back in undo:
-                take_back()
-
-        return back
-
-    def places() -> tuple[ProgramPlace | None, ProgramPlace | None]:
-        return _place(original, original.layers[path], path), _place(port, port.layers[partner], partner)
-
-    return _Adjustment(setting.unlike.__name__, text, [row[:2] for row in group], apply, places)
+def _apply_to_all(setting: _Setting, pairs: Sequence[tuple[Model, Model]]) -> Undo:
+    """Give each layer its partner's setting."""
+    undo = contextlib.ExitStack()
+    for module, layer in pairs:
+        undo.callback(setting.apply(module, layer))
+    return undo.close
 
 
 def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMapping) -> str | None:
@@ -523,9 +517,11 @@ def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMa
     return path if type(layers.get(path)) is kind else None
 
 
-def _place(side: ModelSide, layer: Model, path: str) -> ProgramPlace | None:
-    """The line where a layer is called first, or the model's own forward; None if it is never called."""
-    sites: list[CallSite] = []
+def _place(side: ModelSide, path: str) -> ProgramPlace | None:
+    """The line where a layer is called first, or the model's own forward; None if it is never called, or has another name, too."""
+    sites, layer = list[CallSite](), side.layers.get(path)
+    if layer is None:
+        return None
     hook = layer.register_forward_pre_hook(lambda *_: sites.append(call_site(ModelSide._pass.__code__)))
     try:
         side.run_forward()
@@ -550,14 +546,11 @@ def _of_sequences(original: TorchSide, port: PaddleSide, mapping: WeightMapping)
         def apply(partner: str = partner, lengths: list[int] = lengths) -> Undo:
             return layers[partner].register_forward_pre_hook(functools.partial(_with_lengths, lengths)).remove
 
-        def places(path: str = path, partner: str = partner) -> tuple[ProgramPlace | None, ProgramPlace | None]:
-            return _place(original, original.layers[path], path), _place(port, layers[partner], partner)
-
         text = tr(
             "sequence_length=None against {lengths}, the lengths of Torch's packed sequence (pass sequence_length=lengths)",
             lengths=lengths if len(lengths) <= _SHOWN else f"[{', '.join(map(str, lengths[:_SHOWN]))}, ...]",
         )
-        yield _Adjustment("sequence_length", text, [], apply, places)
+        yield _Adjustment("sequence_length", text, [], apply, (path, partner))
 
 
 def _packed_lengths(original: TorchSide) -> dict[str, list[int]]:
@@ -599,18 +592,9 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMappin
             return functools.partial(setattr, port, "torchs", before)
 
         path = next((pair.name("torch").rpartition(".")[0] for pair in mapping if _holds(defined.layer, pair.name("paddle"))), None)
-
-        def places(
-            path: str | None = path, op: str = op, defined: Defined = defined
-        ) -> tuple[ProgramPlace | None, ProgramPlace | None]:
-            module = (
-                original.layers.get(path) if path is not None else None
-            )  # a layer may have several names, and the last be unknown
-            place = None if module is None or path is None else _place(original, module, path)
-            return place, ProgramPlace.at(defined.site, defined.layer, op)
-
         text = joined("", (f"{op}: ", defined.how, advice_on_definition(op)))
-        yield _Adjustment(op, text, [] if path is None else [(path, defined.layer)], apply, places)
+        pairs = [] if path is None else [(path, defined.layer)]
+        yield _Adjustment(op, text, pairs, apply, (path, ProgramPlace.at(defined.site, defined.layer, op)))
 
 
 def _holds(layer: str, name: str) -> bool:
@@ -786,11 +770,12 @@ _NORMED = {
     **{getattr(_nn, f"Conv{axes}d"): getattr(_pnn, f"Conv{axes}D") for axes in (1, 2, 3)},
     **{getattr(_nn, f"ConvTranspose{axes}d"): getattr(_pnn, f"Conv{axes}DTranspose") for axes in (1, 2, 3)},
 }
+_NORMS_OF_WEIGHTS = _Setting(_NORMED, _norm_differs, _set_norm)
 _SETTINGS = (
     _Setting(_RECURRENT, _time_major, _set_everywhere("time_major", lambda module: not module.batch_first)),
     _Setting(_TRANSFORMERS, _normalize_before, _set_everywhere("normalize_before", lambda module: module.norm_first)),
     _Setting({**_ATTENTION, **_TRANSFORMERS}, _batch_first, _transposing),
-    _Setting(_NORMED, _norm_differs, _set_norm),
+    _NORMS_OF_WEIGHTS,
 )
 
 
@@ -883,8 +868,8 @@ def _weights(
         verdict = ProofVerdict.WEIGHTS_DIFFER
     if refused:
         stages.append(Stage("weights", False, refused))
-        norms = _Setting(_NORMED, _norm_differs, _set_norm)
-        wrong = [_mistake_of(apart) for apart in _of_layers(original, port, mapping, [norms])][:1] if weights != "as-is" else []
+        norms = _of_layers(original, port, mapping, [_NORMS_OF_WEIGHTS]) if weights != "as-is" else ()
+        wrong = [_mistake_of(apart, original, port) for apart in itertools.islice(norms, 1)]
         return Proof(ProofVerdict.CODE_DIFFERS if wrong else verdict, refused, stages=stages, mistakes=wrong), notes
     if weights != "as-is":
         carry(mapping, *sides)
