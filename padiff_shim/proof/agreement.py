@@ -97,7 +97,8 @@ def output_pairs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]
 
     If one side has more others than the other, those of one shape in one order.
     """
-    common = [path for path in original.outputs if path in port.outputs and (_has_name(path) or _all_alike(original, port))]
+    alike = original.outputs.keys() == port.outputs.keys()  # else a number is no name
+    common = [path for path in original.outputs if path in port.outputs and (alike or path[:1] not in ("", "["))]
     original_paths, port_paths = ([path for path in run.outputs if path not in common] for run in (original, port))
     if len(original_paths) == len(port_paths):
         left = list(zip(original_paths, port_paths))
@@ -107,15 +108,6 @@ def output_pairs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]
         left = [(original_paths[block.a + at], port_paths[block.b + at]) for block in blocks for at in range(block.size)]
     partners = {**{path: path for path in common}, **dict(left)}
     return [(path, partners[path]) for path in original.outputs if path in partners]
-
-
-def _has_name(path: str) -> bool:
-    """Whether an output has a name, and not only a number."""
-    return path[:1] not in ("", "[")
-
-
-def _all_alike(original: RunOutcome, port: RunOutcome) -> bool:
-    return original.outputs.keys() == port.outputs.keys()
 
 
 def outputs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, Array, Array]]:

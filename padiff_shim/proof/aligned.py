@@ -58,7 +58,12 @@ class AlignedDtype:
         return [
             row
             for row in self.rows
-            if row.kind == "output" or (row.kind == "layer" and row.torch and not any(_nested(row.torch, b) for b in self.blocks))
+            if row.kind == "output"
+            or (
+                row.kind == "layer"
+                and row.torch
+                and not any(_inside(row.torch, block) or _inside(block, row.torch) for block in self.blocks)
+            )
         ]
 
     @property
@@ -97,11 +102,6 @@ def _inside(path: str, outer: str) -> bool:
     return path.startswith(f"{outer}.") if outer else bool(path)
 
 
-def _nested(path: str, block: str) -> bool:
-    """Whether one of two layers is part of the other."""
-    return _inside(path, block) or _inside(block, path)
-
-
 # ---- Measuring.
 
 
@@ -134,7 +134,8 @@ def aligned_dtype(
     aligned.rows += [row for row in gradient_rows(weights, outcomes) if row.kind == "gradient of parameter"] if back else []
     aligned.rows += state_rows(weights, *proof.trained) if proof.trained else []
     aligned.hashes = list(_hashes(weights, outcomes))
-    aligned.losses = {run: float(o.outputs[LOSS].reshape(-1)[0]) for run, o in outcomes.items() if _has_loss(o) and "64" not in run}
+    losses = {run: outcome.outputs[LOSS] for run, outcome in outcomes.items() if LOSS in outcome.outputs and "64" not in run}
+    aligned.losses = {run: float(loss.reshape(-1)[0]) for run, loss in losses.items() if loss.size == 1}
     if not {"torch", "substituted"} <= set(aligned.losses):
         aligned.unchecked[tr("loss")] = tr("no loss= was passed, and not both models return a loss")
         aligned.losses = {}
@@ -167,10 +168,6 @@ def _hashes(weights: Weights, outcomes: Mapping[str, RunOutcome]) -> Iterator[tu
             yield hashed(name, [calls[call] if call < len(calls) else None for calls in layers])
     for path, partner in agreement.output_pairs(outcomes["torch"], outcomes["substituted"]):
         yield hashed(partner, [None if run is None else run.outputs.get(path if run is runs[0] else partner) for run in runs])
-
-
-def _has_loss(outcome: RunOutcome) -> bool:
-    return LOSS in outcome.outputs and outcome.outputs[LOSS].size == 1
 
 
 def _blocks(module: torch.nn.Module) -> list[str]:

@@ -256,7 +256,8 @@ def _gradients(aligned: AlignedDtype) -> doc.Part:
     rows = aligned.gradients
     same = sum(row.substituted.identical for row in rows)
     title = tr("Gradients in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
-    rank = sorted(range(len(rows)), key=lambda place: tuple(-(apart or 0.0) for apart in _relatives(rows[place])))
+    relatives = [(row.substituted.relative_max, None if row.native is None else row.native.relative_max) for row in rows]
+    rank = sorted(range(len(rows)), key=lambda place: tuple(-(apart or 0.0) for apart in relatives[place]))
     return doc.Section(title, [_table(tr("parameter"), rows, GRADIENTS, rank)] if rows else [], folded=True)
 
 
@@ -272,11 +273,6 @@ def _hashes(aligned: AlignedDtype) -> doc.Part:
     rows: list[doc.Row] = [(shown(name) or tr("(output)"), *reversed(hashes)) for name, *hashes in aligned.hashes]
     table = doc.Table(columns, rows, most=ROWS, cards=False, hint=tr("the page shows all"))
     return doc.Section(tr("MD5 of results in {dtype}", dtype=aligned.dtype), [table] if rows else [], folded=True)
-
-
-def _relatives(row: DriftRow) -> tuple[float | None, float | None]:
-    """The largest relative differences on Torch's kernels and natively."""
-    return row.substituted.relative_max, None if row.native is None else row.native.relative_max
 
 
 def _training(aligned: AlignedDtype) -> doc.Part:

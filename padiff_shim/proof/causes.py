@@ -107,7 +107,9 @@ def _exact_source_of(value: Value) -> str:
 
 def unlike_attributes(original: TraceCall, port: TraceCall) -> dict[str, Any]:
     """The original's attributes that the port's call does not have; None for an attribute of the port's call alone."""
-    names = sorted({*original.attributes, *port.attributes} - _idle(original, port))
+    trains = any(call.attributes.get("training", True) for call in (original, port))
+    idle = set() if trains else {"momentum"}  # of running statistics, which neither call writes
+    names = sorted({*original.attributes, *port.attributes} - idle)
     pairs = ((name, original.attributes.get(name), port.attributes.get(name)) for name in names)
     apart = {name: (wanted, own) for name, wanted, own in pairs if not equal_settings(wanted, own)}
     return {name: wanted for name, (wanted, own) in apart.items() if name != "dim" or not _of_one_axis(original, port)}
@@ -115,18 +117,18 @@ def unlike_attributes(original: TraceCall, port: TraceCall) -> dict[str, Any]:
 
 def _of_one_axis(original: TraceCall, port: TraceCall) -> bool:
     """Whether two calls name the same axes, from the first or from the last."""
-    counts = {max((tensor.dim() for tensor in _first_tensors(call)), default=0) for call in (original, port)}
+    # The axes are those of the first operand or result, whichever has more.
+    firsts = [
+        [*(operand.tensor for operand in call.operands[:1]), *(value.tensor for value in call.results[:1])]
+        for call in (original, port)
+    ]
+    counts = {max((tensor.dim() for tensor in tensors), default=0) for tensors in firsts}
     dims = [call.attributes.get("dim") for call in (original, port)]
     if len(counts) > 1 or 0 in counts or not all(isinstance(dim, (int, list)) for dim in dims):
         return False
     (count,) = counts
     named = [[axis % count for axis in (dim if isinstance(dim, list) else [dim])] for dim in dims]  # type: ignore[operator]
     return named[0] == named[1]
-
-
-def _first_tensors(call: TraceCall) -> list[torch.Tensor]:
-    """A call's first operand and result; the axes are those of the one with more axes."""
-    return [*(operand.tensor for operand in call.operands[:1]), *(value.tensor for value in call.results[:1])]
 
 
 def calls_alike(
@@ -160,12 +162,6 @@ def _differ_as(unlike: Mapping[str, Any], port: TraceCall, call: TraceCall, coun
         equal_settings(other[name], wanted) and equal_settings(counterpart.attributes.get(name), port.attributes.get(name))
         for name, wanted in unlike.items()
     )
-
-
-def _idle(original: TraceCall, port: TraceCall) -> set[str]:
-    """Attributes without effect: the momentum of running statistics where neither call trains."""
-    trains = any(call.attributes.get("training", True) for call in (original, port))
-    return set() if trains else {"momentum"}
 
 
 # ---- What to write in a Paddle program, where no argument of a call tells it.
@@ -339,16 +335,12 @@ def _of_operand(
     here, there = original.value.node, other.value.node
     named = all(value.node is not None or has_name(value) for value in (original.value, other.value))
     if named and matching.is_matched(other.value):
-        if here is not None and there is not None and _is_explained(matching, here, there):
-            return difference_of(matching, here, there)
+        if here is not None and there is not None:  # whether they show themselves why they made different values
+            explained = takes_others(matching, here, there) or _joins_otherwise(matching, here, there)
+            if explained or _is_same_of_constants(here, there):
+                return difference_of(matching, here, there)
         return Cause.WEIGHT if here is None is there else Cause.OPERAND, different_sources(original, other)
     return values_differ(original, other) if there is None or here is None else None
-
-
-def _is_explained(matching: Matching, original: TraceCall, port: TraceCall) -> bool:
-    """Whether two calls that made different values show themselves why."""
-    explanations = (takes_others, _joins_otherwise)
-    return _is_same_of_constants(original, port) or any(explains(matching, original, port) for explains in explanations)
 
 
 def _factors(original: TraceCall, port: TraceCall) -> tuple[list[TraceOperand], list[TraceOperand], str]:

@@ -24,7 +24,7 @@ from ..present.annotations import Patch
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
-from ..weights.tree import OTHER, Slot
+from ..weights.tree import OTHER
 from . import agreement as agreement_module
 from .agreement import (
     FLOOR,
@@ -790,7 +790,10 @@ def _of_entries(table: torch.Tensor, unit: float) -> torch.Tensor:
     """How far the entries of a table may be apart: by rounding of each, and of the angle whose sine it is."""
     sizes = numbers(table).abs().nan_to_num(0.0, 0.0, 0.0)
     allowed = _ENTRY * unit * sizes
-    return allowed + _ENTRY * unit * _positions(table) if unit and float(sizes.max()) <= _WAVE else allowed
+    if not unit or float(sizes.max()) > _WAVE:
+        return allowed
+    positions = np.indices(table.shape).max(0).reshape(-1) + 1.0  # along any axis: no angle of a wave is larger
+    return allowed + _ENTRY * unit * torch.from_numpy(positions)
 
 
 def _within(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor) -> bool:
@@ -799,11 +802,6 @@ def _within(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor)
 
 def _near(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     return (expected == actual) | (expected.isnan() & actual.isnan()) | ((expected - actual).abs() <= allowed)
-
-
-def _positions(tensor: torch.Tensor) -> torch.Tensor:
-    """For each element its largest place along an axis, counted from 1: no angle of a wave is larger."""
-    return torch.from_numpy(np.indices(tensor.shape).max(0).reshape(-1) + 1.0)
 
 
 def _note(value: Value, wanted: torch.Tensor) -> str:
@@ -893,15 +891,14 @@ def tied_differently(mapping: Mapping) -> list[Mistake]:
     mistakes = []
     for framework in OTHER:
         for pairs in mapping.tied_apart(framework):
-            ends = [(pair.torch_slot, pair.paddle_slot) for pair in pairs]
-            names = [pair.paddle for pair, slots in zip(pairs, ends) if all(slot.whole and _is_parameter(slot) for slot in slots)]
+            names = [
+                pair.paddle
+                for pair in pairs
+                if all(slot.whole and slot.weight and not slot.weight.buffer for slot in (pair.torch_slot, pair.paddle_slot))
+            ]
             if len(names) > 1:
                 mistakes.append(Mistake(Cause.TIED, _text(framework, names), None, None, ()))
     return mistakes
-
-
-def _is_parameter(slot: Slot) -> bool:
-    return slot.weight is not None and not slot.weight.buffer
 
 
 def _text(framework: str, names: list[str]) -> str:

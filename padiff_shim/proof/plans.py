@@ -231,7 +231,8 @@ class InWider(OnTorch):
     def _promoted(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], make: Callable[..., Any]) -> Any:
         """A result; where Paddle makes narrower floats of whole numbers (``uint8 / 255.``), that of the same numbers as floats."""
         operands = [leaf for _, leaf in leaves((args, kwargs)) if _is_held(leaf)]
-        if not self._widened.is_narrow(result) or not operands or any(leaf.dtype in FLOATS for leaf in operands):
+        narrow = type(result) in TENSOR_TYPES and result.dtype in self._widened.narrower
+        if not narrow or not operands or any(leaf.dtype in FLOATS for leaf in operands):
             return result
         try:
             return make(*mapped((args, kwargs), lambda leaf: self._wide(leaf) if _is_held(leaf) else leaf))
@@ -421,24 +422,20 @@ class PaddleWidened:
     def __init__(self, dtype: str) -> None:
         self.name, self._dtype = dtype, PADDLE_DTYPES[dtype]
         self._names = _NARROWER[dtype]
-        self._narrower = frozenset(PADDLE_DTYPES[name] for name in self._names)
+        self.narrower = frozenset(PADDLE_DTYPES[name] for name in self._names)
 
     def __call__(self, name: str, arguments: Any) -> Any:
         """The arguments of a call, widened; ``name``: of its op."""
         return _changed(arguments, self._of_dtype if _writes(name) else self._of_value)
 
-    def is_narrow(self, result: Any) -> bool:
-        """Whether a result is a tensor of a narrower dtype."""
-        return type(result) in TENSOR_TYPES and result.dtype in self._narrower
-
     def _of_dtype(self, value: Any) -> Any:
         if type(value) is str:
             return self.name if value in self._names else value
-        return self._dtype if type(value) is type(self._dtype) and value in self._narrower else value
+        return self._dtype if type(value) is type(self._dtype) and value in self.narrower else value
 
     def _of_value(self, value: Any) -> Any:
         if type(value) in TENSOR_TYPES:
-            if value.dtype not in self._narrower or not value.stop_gradient or not value._is_initialized():
+            if value.dtype not in self.narrower or not value.stop_gradient or not value._is_initialized():
                 return value
             with paused():
                 return value.astype(self.name)

@@ -56,7 +56,12 @@ def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, t
         used = _reaching_outputs(sides[framework], sides["paddle" if framework == "torch" else "torch"], trained)
         unused = [weight for weight in trained if weight not in used]
         surplus = used if framework == "paddle" and not trains else []  # a weight that the port lacks, or trains, is a mistake
-        neutral = [weight for weight in surplus if _has_no_effect(weight, sides[framework])]
+        layers, values = sides[framework].layers, sides[framework].parameters()
+        neutral = [
+            weight
+            for weight in surplus
+            if is_neutral(weight.name, layers.get(weight.name.rpartition(".")[0]), as_array(values[weight.name]))
+        ]
         needed += [weight for weight in used if weight not in neutral]
         if constants:
             notes.append(
@@ -82,10 +87,6 @@ def without_effect(names: Iterable[str]) -> str:
     roles = {name.rpartition(".")[2] == "bias" for name in names}
     attributes = [attribute for is_bias, attribute in ((False, "weight_attr=False"), (True, "bias_attr=False")) if is_bias in roles]
     return tr("without effect as ones and zeros; a training changes them: write {attributes}", attributes=", ".join(attributes))
-
-
-def _has_no_effect(weight: Weight, side: ModelSide) -> bool:
-    return is_neutral(weight.name, side.layers.get(weight.name.rpartition(".")[0]), as_array(side.parameters()[weight.name]))
 
 
 def is_neutral(name: str, layer: Model, values: Array) -> bool:
@@ -849,8 +850,11 @@ def _weights(
 ) -> tuple[Proof | None, list[str]]:
     """Make weights equal on both sides: a proof if that is not possible, and notes."""
     sides = trees if mapping.src == "torch" else trees[::-1]
+    notes, refused = list[str](), ""
     if weights == "as-is":
-        notes, refused = _as_they_are(mapping, sides), ""
+        if not mapping:
+            line = explain.in_one_line(explain.without_partner(mapping, *sides))
+            notes = [tr("not compared, for they have no partner: {line}", line=line)]
     else:
         notes, refused = _incomplete(original, port, mapping, sides, trains=trains)
     for side in (original, port):
@@ -898,12 +902,6 @@ def _incomplete(
             "weights without partner: {in_one_line}", in_one_line=explain.in_one_line(lines)
         )
     return notes, pairing.undecided(mapping.undecided)
-
-
-def _as_they_are(mapping: WeightMapping, sides: Trees) -> list[str]:
-    """Notes on weights that are not compared."""
-    lines = [explain.in_one_line(explain.without_partner(mapping, *sides))] if not mapping else []
-    return [tr("not compared, for they have no partner: {line}", line=line) for line in lines]
 
 
 def _is_constant(pair: Pair) -> bool:

@@ -183,11 +183,6 @@ def followed_arguments(arguments: Arguments, leaf: Callable[[str, Tensor], Tenso
     return (tuple(values[:count]), dict(zip(arguments[1], values[count:]))), begun
 
 
-def leaf_gradients(begun: dict[str, Tensor]) -> dict[str, Array]:
-    """The gradients of the leaves that a backward reached, by name."""
-    return {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
-
-
 def keep_gradient(tensor: Tensor, gradients: list[Array | None]) -> None:
     """Make a place for the gradient of a tensor, which a backward fills if it gets there."""
     place = len(gradients)
@@ -251,16 +246,11 @@ def seeded(seed: int) -> Iterator[None]:
     """All random generators begin with ``seed``, and stand in the end where they stood before."""
     with generators_restored():
         paddle.seed(seed)
-        _seed_torch(seed)
+        # ``torch.manual_seed`` writes down the whole stack for each kind of device, every time, even without any.
+        (torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed)(seed)
         np.random.seed(seed % 2**32)  # NumPy takes no more
         random.seed(seed)
         yield
-
-
-def _seed_torch(seed: int) -> None:
-    """As ``torch.manual_seed``, which writes down the whole stack for each kind of device, every time, even without any."""
-    seed_all = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
-    seed_all(seed)
 
 
 @contextlib.contextmanager
@@ -521,7 +511,8 @@ class ModelSide:
         arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
         capture = None
         if capturing:
-            capture = capturing({**self._labels(model), **self._input_labels(arguments)}, self.layer, ModelSide._pass.__code__)
+            labels = {**self._labels(model), **{tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}}
+            capture = capturing(labels, self.layer, ModelSide._pass.__code__)
             capture.unwritten = self._unwritten(model)
         self.capture = capture
         outcome, self._keeping = RunOutcome(capture=capture), capture is None or not wide
@@ -533,7 +524,7 @@ class ModelSide:
         self._state_of(model).refresh()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.gradients = self._gradients(model, in_place) if self._backward else {}  # nobody writes them before they are dropped
-        outcome.of_inputs = leaf_gradients(begun)
+        outcome.of_inputs = {name: copied(leaf.grad) for name, leaf in begun.items() if leaf.grad is not None}
         self._clear()
         return outcome
 
@@ -772,9 +763,6 @@ class ModelSide:
 
     def _labels(self, model: Model) -> dict[int, str]:
         raise NotImplementedError
-
-    def _input_labels(self, arguments: Arguments) -> dict[int, str]:
-        return {tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}
 
     def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
         """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
@@ -1077,7 +1065,9 @@ class PaddleSide(ModelSide):
             del buffers[name]
         for parameter in model.parameters():
             if parameter.dtype in _FLOATS and parameter.dtype != PADDLE_DTYPES[dtype] and parameter._is_initialized():
-                _convert(parameter, dtype)
+                # By Torch, whose memory it takes over: Paddle's own allocator takes several times as long.
+                values = hand_over(to_torch(parameter.detach()).to(TORCH_DTYPES[dtype]))
+                parameter.get_tensor()._share_data_with(values.get_tensor())
         model._to_impl(dtype=dtype, floating_only=True)  # ``to`` makes floats of indices and masks, too
         for buffers, name, buffer in empty:
             buffers[name] = buffer
@@ -1088,12 +1078,6 @@ class PaddleSide(ModelSide):
 
 
 _FLOATS = tuple(PADDLE_DTYPES[name] for name in ("float64", "float32", "float16", "bfloat16"))
-
-
-def _convert(parameter: Tensor, dtype: str) -> None:
-    """Give a parameter another dtype by Torch, and take over its memory: Paddle's own allocator takes several times as long."""
-    values = hand_over(to_torch(parameter.detach()).to(TORCH_DTYPES[dtype]))
-    parameter.get_tensor()._share_data_with(values.get_tensor())
 
 
 def _is_matrix(weight: Tensor, parameter: Tensor) -> bool:

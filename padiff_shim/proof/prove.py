@@ -433,7 +433,8 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     }
     if not differing:
         stages += stages_of(differing, expected, actual)
-        reason = _bit_for_bit(differences["native"], _goes_back(expected, native), _wrong(port, mapping, runs))
+        goes_back = native is None or not expected.gradients or bool(native.gradients)
+        reason = _bit_for_bit(differences["native"], goes_back, _wrong(port, mapping, runs))
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
     differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
     if not expected.weights:  # no step of a training: nobody looks at the gradients again
@@ -488,11 +489,6 @@ def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, sha
     """The largest difference, and whether one is beyond a share of the largest element."""
     distances = agreement.Distances(mapping, original, port)
     return distances.worst, distances.beyond(share)
-
-
-def _goes_back(expected: RunOutcome, native: RunOutcome | None) -> bool:
-    """Whether natively there are gradients, where the original has some."""
-    return native is None or not expected.gradients or bool(native.gradients)
 
 
 def _wrong(port: PaddleSide, mapping: WeightMapping, runs: Runs) -> list[str]:

@@ -338,7 +338,8 @@ def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | 
     read = [value for value in read if matching.of_second.get(value) in wanted] or read
     if len(read) != 1 or len({call.api for call in beside}) > 1 + (extra.name in _NOISE) or call is None or call.expression is None:
         return None
-    text = argument_source(call, argument_of(call, read[0]))
+    tensors = [(name, _value(own)) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
+    text = argument_source(call, next((name for name, own in tensors if _holds(own, read[0])), ""))
     return ValueSource(call.file, call.expression, "").replaced_by(text) if text else None
 
 
@@ -467,9 +468,3 @@ def layer_of(difference: CallDifference, evidence: Evidence) -> str:
 def is_one(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors are one, in one shape or another."""
     return tensor.numel() == other.numel() and tensor.data_ptr() == other.data_ptr()
-
-
-def argument_of(call: ApiCall, value: Value) -> str:
-    """The name of the argument with the elements of a value; "" if none has."""
-    tensors = [(name, _value(own)) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
-    return next((name for name, own in tensors if _holds(own, value)), "")

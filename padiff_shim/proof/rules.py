@@ -691,7 +691,7 @@ def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model])
         key = settings.setdefault(difference.setting, key) if difference.setting else key
         mistake = _mistake(difference, layers)
         known[key] = known[key].once_more(mistake) if key in known else mistake
-    return _ranked(list(known.values()))
+    return sorted(known.values(), key=lambda mistake: -(mistake.effect or 0.0))  # what was not measured comes last
 
 
 def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:
@@ -709,8 +709,3 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
     write = difference.write or (" ".join(patch.after.split()) if patch else "")
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
     return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)
-
-
-def _ranked(unordered: list[Mistake]) -> list[Mistake]:
-    """The largest effect first; what was not measured comes last, in the order of the port's calls."""
-    return sorted(unordered, key=lambda mistake: -(mistake.effect or 0.0))

@@ -213,8 +213,8 @@ class Trainer:
         """One step, with nobody looking on."""
         if not self._is_plain():
             owner: Any = getattr(self._made, "__self__", None)
-            if self._made_step_of(owner):  # its name is watched
-                owner.step()
+            if any(owner is optimizer for optimizer in self._optimizers) and self._made.__name__ == "step":
+                owner.step()  # the very step of an optimizer, whose name is watched
             else:
                 self._made()
             return
@@ -223,10 +223,6 @@ class Trainer:
             part.step()
         for optimizer in self._optimizers:
             optimizer.clear_grad() if self._of_paddle else optimizer.zero_grad()
-
-    def _made_step_of(self, owner: Any) -> bool:
-        """Whether the recipe returned the very step of one of the optimizers."""
-        return any(owner is optimizer for optimizer in self._optimizers) and self._made.__name__ == "step"
 
     def _is_plain(self) -> bool:
         """Whether it is an optimizer, or an optimizer with its schedule, not a function."""
