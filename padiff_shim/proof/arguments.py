@@ -259,6 +259,12 @@ def _beside(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 # ---- Other arguments, tried.
 
 
+def value_of(tensor: Any) -> Value:
+    """What a tensor of Paddle's holds, as a value of a trace."""
+    with paused():
+        return Value(to_torch(tensor.detach()))
+
+
 def equal_settings(value: Any, other: Any) -> bool:
     if (value is None) is not (other is None):
         return _bounds_nothing(other if value is None else value)
@@ -440,7 +446,10 @@ def explained_by_arguments(
     left, value = _unlike(beside, plain), None
     settled = any(map(wanted, plain.results))  # the result is right, of running statistics attributes alone tell
     held = [operand.value for node in nodes for operand in node.operands if operand.value.label or operand.value.node is not None]
-    computed = {name for name, own in call.arguments.items() if type(own) in TENSOR_TYPES and _is_among(own, held)}
+    tensors = [(name, value_of(own)) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
+    computed = {
+        name for name, own in tensors if any(own.count == value.count and torch.equal(own.sorted, value.sorted) for value in held)
+    }
     for _ in range(_AT_ONCE):
         best: dict[str, Any] = {}
         for others in itertools.chain(_operands(call, changes) if exchanged else (), _others(call, changes, hints, computed)):
@@ -702,13 +711,6 @@ def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any], com
         for other in itertools.islice((other for row in rows for other in row.values(hints, name, value)), _MOST):
             if type(other) is not type(value) or other != value:
                 yield {name: other}
-
-
-def _is_among(tensor: Any, values: Sequence[Value]) -> bool:
-    """Whether a tensor holds what one of some values holds."""
-    with paused():
-        own = Value(to_torch(tensor.detach()))
-    return any(own.count == value.count and torch.equal(own.sorted, value.sorted) for value in values)
 
 
 def _may_be_constant(value: Any) -> bool:

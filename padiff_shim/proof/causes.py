@@ -282,7 +282,10 @@ def _of_names(matching: Matching, original: TraceCall, port: TraceCall) -> tuple
         )
     if number := _number(original, port):
         return Cause.OPERAND, number
-    attributes = [_attribute(name, value, port.attributes.get(name)) for name, value in unlike_attributes(original, port).items()]
+    attributes = [
+        tr("{name}={own} against {other}", name=name, own=_shown(port.attributes.get(name)), other=_shown(wanted))
+        for name, wanted in unlike_attributes(original, port).items()
+    ]
     return (Cause.ATTRIBUTE, joined(", ", attributes)) if attributes else None
 
 
@@ -511,11 +514,6 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
         expected=expected,
         differing=differing,
     )
-
-
-def _attribute(name: str, wanted: Any, written: Any) -> str:
-    """An attribute of Torch's that differs; ``wanted``: the original's value, ``written``: the port's."""
-    return tr("{name}={own} against {other}", name=name, own=_shown(written), other=_shown(wanted))
 
 
 def _shown(value: Any) -> str:

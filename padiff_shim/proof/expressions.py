@@ -170,7 +170,11 @@ class ValueSource(NamedTuple):
     @property
     def function(self) -> ast.FunctionDef | None:
         """The function in which it stands."""
-        return next((above for above in _above(self.node, _parents(self.file)) if isinstance(above, ast.FunctionDef)), None)
+        node: Any = self.node
+        parents = _parents(self.file)
+        while node is not None and not isinstance(node, ast.FunctionDef):
+            node = parents.get(node)
+        return node
 
     def replaced_by(self, text: str) -> Rewrite:
         """The change of the expression, in brackets within another; what a statement writes gets a new value."""
@@ -251,9 +255,3 @@ def source_of_value(value: Value) -> ValueSource | None:
         parameters = {arg.arg for arg in function.args.args}
         name = "" if any(stored[name] > (name not in parameters) for name in names) else ast.unparse(node)
     return ValueSource(call.file, node, name)
-
-
-def _above(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
-    while node in parents:
-        node = parents[node]
-        yield node

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -103,7 +103,9 @@ class Matching:
             if node.name not in _SOFTMAXES or node.backward or node.operands[0].value in self.of_first:
                 continue
             scores, tolerance = node.operands[0], self._tolerance(node.result).least(floor_of(node.result.tensor.dtype))
-            dim = _from_the_end(node.attributes["dim"], scores.tensor)
+            axis = node.attributes["dim"]
+            axis = int(axis[0] if isinstance(axis, (list, tuple)) else axis)
+            dim = axis - scores.tensor.dim() if axis >= 0 else axis
             wanted = torch.softmax(scores.tensor.detach(), dim)
             if _close(wanted.amin(dim), wanted.amax(dim), tolerance):
                 continue  # equal numbers show nothing
@@ -249,12 +251,6 @@ def _kept(value: Value) -> list[tuple[int, bytes]]:
         return []
     row = left[:1] if bool((left == left[:1]).all()) else left
     return [(left.shape[-1], places.cpu().numpy().tobytes()) for places in dict.fromkeys((left, row))]
-
-
-def _from_the_end(dim: Any, tensor: torch.Tensor) -> int:
-    """An axis, or the only axis of a list, as a negative number."""
-    axis = int(dim[0] if isinstance(dim, (list, tuple)) else dim)
-    return axis - tensor.dim() if axis >= 0 else axis
 
 
 def _of_one_kind(tensor: torch.Tensor, other: torch.Tensor, dim: int) -> bool:

@@ -24,7 +24,6 @@ from ..trees import as_array, leaves
 from ..weights import explain, pairing
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
-from ..weights.mapping import Pair
 from ..weights.transfer import carry
 from ..weights.tree import Weight
 from ..weights.tree import WeightSide as Tree
@@ -416,7 +415,10 @@ def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, af
 
     That outputs come somewhat nearer may be chance, where something else is wrong, too.
     """
-    apart, nearer = (_distance(expected, run) for run in (before, after))
+    apart, nearer = (  # another shape is farther than all others
+        (bool(agreement.shapes_differ(expected, run)), agreement.largest_of_rows(agreement.outputs(expected, run)))
+        for run in (before, after)
+    )
     if nearer < apart and (nearer[0] < apart[0] or nearer[1] <= _MUCH * apart[1]) and not nearer[0]:
         return True
     rows = [[_answers(expected, run, *pair) for pair in adjustment.layers] for run in (before, after)]
@@ -471,11 +473,6 @@ def _run(port: PaddleSide) -> RunOutcome | None:
         if out_of_memory(error):
             raise
         return None
-
-
-def _distance(original: RunOutcome, port: RunOutcome) -> tuple[bool, float]:
-    """How far outputs are apart; another shape is farther than all others."""
-    return bool(agreement.shapes_differ(original, port)), agreement.largest_of_rows(agreement.outputs(original, port))
 
 
 def _of_layers(
@@ -592,15 +589,11 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMappin
             port.torchs = before | {op}
             return functools.partial(setattr, port, "torchs", before)
 
-        path = next((pair.name("torch").rpartition(".")[0] for pair in mapping if _holds(defined.layer, pair.name("paddle"))), None)
+        owners = {pair.name("paddle").rpartition(".")[0]: pair.name("torch").rpartition(".")[0] for pair in reversed(mapping.pairs)}
+        path = owners.get(defined.layer) if defined.layer else None
         text = joined("", (f"{op}: ", defined.how, advice_on_definition(op)))
         pairs = [] if path is None else [(path, defined.layer)]
         yield _Adjustment(op, text, pairs, apply, (path, ProgramPlace.at(defined.site, defined.layer, op)))
-
-
-def _holds(layer: str, name: str) -> bool:
-    """Whether a weight is a layer's own."""
-    return bool(layer) and name.rpartition(".")[0] == layer
 
 
 def _time_major(module: Model, layer: Model) -> str:
@@ -862,7 +855,15 @@ def _weights(
     verdict = ProofVerdict.NOT_COMPARABLE
     if not refused and weights == "as-is":
         unequal = mapping.check(original.model, port.model).differences
-        constants = [difference for difference in unequal if _is_constant(difference.pair)]
+        constants = [  # that the code makes, not a training: masks, tables, frequencies
+            difference
+            for difference in unequal
+            if all(
+                slot.weight.buffer and not slot.role.startswith("running_")
+                for slot in (difference.pair.torch_slot, difference.pair.paddle_slot)
+                if slot.weight
+            )
+        ]
         notes += (
             [tr("constants that are not the same on both sides, and stay so: {constants}", constants=listed(constants, 3, "; "))]
             if constants
@@ -902,12 +903,6 @@ def _incomplete(
             "weights without partner: {in_one_line}", in_one_line=explain.in_one_line(lines)
         )
     return notes, pairing.undecided(mapping.undecided)
-
-
-def _is_constant(pair: Pair) -> bool:
-    """Whether the code makes a pair's values, not a training: masks, tables, frequencies."""
-    slots = [slot for slot in (pair.torch_slot, pair.paddle_slot) if slot.weight is not None]
-    return all(slot.weight.buffer and not slot.role.startswith("running_") for slot in slots if slot.weight)
 
 
 # ---- Which weights belong together by their use, where names do not tell.

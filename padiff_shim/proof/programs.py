@@ -557,7 +557,9 @@ class ModelSide:
         result = self._called(model, arguments)
         if self._loss is not None:
             result = {"output": result, "loss": self._loss(result)}
-        named = self._ordered(leaves(result))
+        named = leaves(result)
+        if {path for path, _ in named} == set(self.order):  # the other side's names
+            named.sort(key=lambda pair: self.order.index(pair[0]))
         if self._backward:
             losses = [tensor for path, tensor in named if path == "loss" and (training or self._loss is not None)]
             by_path = dict(named)
@@ -569,12 +571,6 @@ class ModelSide:
         """What the model returns."""
         positional, keywords = arguments
         return model(*positional, **keywords)
-
-    def _ordered(self, named: list[tuple[str, Tensor]]) -> list[tuple[str, Tensor]]:
-        """Outputs in the other side's order, if they have its names."""
-        if {path for path, _ in named} != set(self.order):
-            return named
-        return sorted(named, key=lambda pair: self.order.index(pair[0]))
 
     def _note(self, model: Model, named: list[tuple[str, Tensor]], outcome: RunOutcome) -> None:
         outcome.outputs = {path: copied(tensor) for path, tensor in named}

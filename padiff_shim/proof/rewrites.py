@@ -16,7 +16,7 @@ import torch
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
-from .arguments import ApiCall, as_read, shown
+from .arguments import ApiCall, as_read, shown, value_of
 from .bits.source import PortNames, aliases
 from .bits.spelling import replay
 from .bits.words import UNTRANSLATED, CallWords, Untranslatable, literal
@@ -69,12 +69,12 @@ class PortWords(CallWords):
         assert evidence.answering is not None
         self._matching, self._answering, self._place, self._only = evidence.matching, evidence.answering, place, named
         read = ((tensor, name) for name, tensor in call.arguments.items() if type(tensor) in TENSOR_TYPES)
-        self._read = [(_value(tensor), tensor, name) for tensor, name in read] if named else []
+        self._read = [(value_of(tensor), tensor, name) for tensor, name in read] if named else []
         self._read += [] if named else [(value, tensor, ast.unparse(node)) for value, tensor, node in _arguments(call)]
         self._held: dict[str, tuple[str, Any]] = {}  # names in a spelling: what the port has for it, and the tensor
         if own is not None:
             self._held["own"] = ast.unparse(place.node), own
-            self._read.insert(0, (_value(own), own, ast.unparse(place.node)))
+            self._read.insert(0, (value_of(own), own, ast.unparse(place.node)))
 
     def texts(self, value: Value, shape: Sequence[int]) -> Iterator[str]:
         """A value of the original's as expressions of the function that give it, in a shape."""
@@ -202,11 +202,6 @@ def _draws(value: Value) -> TraceCall | None:
     return None
 
 
-def _value(tensor: Any) -> Value:
-    with paused():
-        return Value(to_torch(tensor.detach()))
-
-
 def _of_own(own: Any, value: Value) -> Iterator[str]:
     """Another value as simple arithmetic of ``own``: a table shifted, stretched, or both."""
     with paused():
@@ -251,7 +246,7 @@ def _arguments(call: ApiCall) -> Iterator[tuple[Value, Any, ast.expr]]:
             parts = list(zip(held, node.elts))
         for tensor, part in parts:
             if type(tensor) in TENSOR_TYPES and part is not None:
-                yield _value(tensor), tensor, part
+                yield value_of(tensor), tensor, part
 
 
 def same_numbers(tensor: torch.Tensor, result: torch.Tensor) -> bool:
@@ -338,7 +333,7 @@ def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | 
     read = [value for value in read if matching.of_second.get(value) in wanted] or read
     if len(read) != 1 or len({call.api for call in beside}) > 1 + (extra.name in _NOISE) or call is None or call.expression is None:
         return None
-    tensors = [(name, _value(own)) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
+    tensors = [(name, value_of(own)) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
     text = argument_source(call, next((name for name, own in tensors if _holds(own, read[0])), ""))
     return ValueSource(call.file, call.expression, "").replaced_by(text) if text else None
 

@@ -74,10 +74,9 @@ def _turned_mask(matching: Matching, original: Trace, port: Trace) -> CallDiffer
         if matching.same(expected, actual) or expected.tensor.numel() != actual.tensor.numel():
             continue
         wanted = expected.tensor.reshape(actual.tensor.shape)
-        mask = next(
-            (value for trace in (port, original) for value in _masks(trace) if _is_turned(value, wanted == 0, actual.tensor == 0)),
-            None,
-        )
+        values = (value for trace in (port, original) for value in trace.values())
+        masks = (value for value in values if value.tensor.dtype is torch.bool and value.tensor.dim() > 0)
+        mask = next((value for value in masks if _is_turned(value, wanted == 0, actual.tensor == 0)), None)
         if mask is None:
             return None
         name = mask.label or tr("a mask of {shape}", shape=list(mask.tensor.shape))
@@ -91,10 +90,6 @@ def _turned_mask(matching: Matching, original: Trace, port: Trace) -> CallDiffer
 
 def _softmaxes(trace: Trace) -> list[TraceCall]:
     return [node for node in trace.nodes if node.name == "_softmax" and not node.backward]
-
-
-def _masks(trace: Trace) -> list[Value]:
-    return [value for value in trace.values() if value.tensor.dtype is torch.bool and value.tensor.dim() > 0]
 
 
 def _is_turned(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tensor) -> bool:
@@ -120,7 +115,8 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
         return differences
     original, port, matching = difference.original, difference.port, evidence.matching
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
-    values = [value for value in evidence.original.values() if not _is_plain(value)]
+    # A whole number is none: many calls give one.
+    values = [value for value in evidence.original.values() if value.count > 1 or not float(value.ends[0]).is_integer()]
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
     if difference.cause is Cause.EXTRA and original is not None:  # without the call its reader reads what the original's reads
         mended += [operand.tensor for operand in original.operands if operand.value.node is not None]
@@ -273,11 +269,6 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
         words = {"call": call.symbol or call.name, "write": " ".join(patch.after.split())}
         difference = replace(difference, text=tr("the operands of {call} are exchanged (write {write})", **words))
     return [*differences[:-1], replace(difference, rewrite=rewrite)]
-
-
-def _is_plain(value: Value) -> bool:
-    """Whether it is a whole number, which many calls give."""
-    return value.count <= 1 and float(value.ends[0]).is_integer()
 
 
 def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[ApiCall, list[TraceCall]]]:

@@ -441,7 +441,9 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
         if first
         else tr("no effect in {steps}", steps=many(len(trained.original), "step"))
     )
-    in_step = first is not None and (first[1] == WEIGHTS or _of_weights(rest, trained))
+    # An updated weight may differ further than rounding explains, though outputs and gradients agree.
+    names = [pair.paddle or pair.torch for pair in trained.port.mapping if pair.name("torch") in trained.original[0].weights]
+    in_step = first is not None and (first[1] == WEIGHTS or any(f": {name} differs" in rest for name in names))
     step_wrong = bool(mistakes and mistakes[0].cause is not Cause.CLEARED) or bool(rest and in_step)
     rounded = first is not None and (first[1] == WEIGHTS or first[0] == 0)
     if step_wrong:
@@ -477,12 +479,6 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
     if first is not None and mistakes:
         proof.complete = False
         proof.notes.append(tr("this hides what else may differ in the training: correct it, then prove again"))
-
-
-def _of_weights(rest: str, trained: TrainingRuns) -> bool:
-    """Whether an updated weight differs further than rounding explains, though outputs and gradients agree."""
-    names = [pair.paddle or pair.torch for pair in trained.port.mapping if pair.name("torch") in trained.original[0].weights]
-    return any(f": {name} differs" in rest for name in names)
 
 
 def _in_wider(proof: Proof, trained: TrainingRuns, original: TorchSide, port: PaddleSide) -> str:

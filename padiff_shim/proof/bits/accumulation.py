@@ -78,7 +78,8 @@ def _reread(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> 
     leaves = list(_leaves(tree))
     readers = [None if leaf.node is None else call_number(leaf.node) for leaf in leaves]
     paths = dict(_paths(tree))
-    for value in sorted(_common([number for number in readers if number is not None], calls), reverse=True):
+    read = [set(_readers_of(number, calls)) for number in readers if number is not None]
+    for value in sorted(set[int].intersection(*read) if read else (), reverse=True):  # that all of them read
         direct = [None if number is None else _readers_of(number, calls).get(value) for number in readers]
         every = [number for number, call in enumerate(calls) if any(held.number == value for _, held in call.inputs)]
         direct = [number if number in every else None for number in direct]
@@ -148,12 +149,6 @@ def _readers_of(number: int, calls: Sequence[OpCall]) -> Mapping[int, int]:
                 if maker is not None and calls[maker].op in MOVES:
                     waiting.append(maker)
     return readers
-
-
-def _common(numbers: Sequence[int], calls: Sequence[OpCall]) -> set[int]:
-    """The values that all of these calls read."""
-    read = [set(_readers_of(number, calls)) for number in numbers]
-    return set.intersection(*read) if read else set()
 
 
 def _lines(reread: Reread, places: Sequence[CallPlace]) -> Iterator[str]:
