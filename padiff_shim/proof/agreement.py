@@ -382,10 +382,6 @@ class RoundingBound(NamedTuple):
         means = RoundingBound(self.usual + self.filled).least(FLOOR * ends[2])  # a sum rounds differently in another order
         return all(map(self._near, ends[:2], others[:2])) and means._near(ends[2], others[2])
 
-    def range_alike(self, expected: Value, actual: Value) -> bool:
-        """The same by the least and the greatest number alone."""
-        return all(map(self._near, expected.ends[:2], actual.ends[:2]))
-
     def _near(self, expected: float, actual: float) -> bool:
         """:meth:`holds` of single numbers."""
         apart = abs(expected - actual)

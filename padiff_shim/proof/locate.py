@@ -509,7 +509,7 @@ def _end(trace: Trace, array: Array) -> Value | None:
                 continue
             if _equal(numbers(value.tensor), numbers(wanted.tensor)):
                 return value
-            if RoundingBound(0.0).range_alike(wanted, value) and _equal(value.sorted, wanted.sorted):
+            if RoundingBound(0.0).end_alike(wanted, value) and _equal(value.sorted, wanted.sorted):
                 return value
     return None
 

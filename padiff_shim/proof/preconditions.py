@@ -826,8 +826,6 @@ def preconditions(
 
 def _inputs_differ(original: TorchSide, port: PaddleSide, inputs: Inputs) -> str:
     """What differs between both sides' inputs; "" if nothing does."""
-    if inputs.equal_in(original.dtype(), port.dtype()):
-        return ""
     tensors = [leaves(inputs.of(side.framework, side.dtype(), wide="", device=side._device())) for side in (original, port)]
     if len(tensors[0]) != len(tensors[1]):
         return tr("{tensors} for Torch, {others} for Paddle", tensors=many(len(tensors[0]), "tensor"), others=len(tensors[1]))

@@ -6,7 +6,6 @@ import contextlib
 import copy
 import inspect
 import random
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Set
 from types import CodeType
@@ -66,8 +65,7 @@ class Inputs:
             )
         self._given, self.dtype = source, dtype
         self._dtypes: dict[int, str] = {}  # by the identity of an array: the dtype of the tensor it was
-        self._alike = not callable(source)
-        if self._alike:  # a copy, for the caller may write it
+        if not callable(source):  # a copy, for the caller may write it
             self._given = mapped(source, self._kept)
         self.changing = callable(source) and _takes_two(source)  # another batch for each step of a training
 
@@ -76,7 +74,6 @@ class Inputs:
         if array.dtype.kind in "OSUMm":  # objects, texts and times
             raise ArgumentError(tr("inputs= holds numbers, got an array of {dtype}", dtype=array.dtype))
         self._dtypes[id(array)] = _dtype_of(value)
-        self._alike = self._alike and array.dtype.name in _IN_BOTH
         return array
 
     def in_dtype(self, dtype: str) -> Inputs:
@@ -84,10 +81,6 @@ class Inputs:
         other = copy.copy(self)
         other.dtype = dtype
         return other
-
-    def equal_in(self, dtype: str, other: str) -> bool:
-        """Whether models of these dtypes get the same without a look: both inputs are made of the same arrays."""
-        return dtype == other and self._alike
 
     def of(self, framework: str, dtype: str, *, wide: str = "", step: int = 0, device: str = "cpu") -> Arguments:
         """Arguments for one call.
@@ -113,12 +106,6 @@ class Inputs:
         if isinstance(changed, Mapping):
             return (), dict(changed)
         return (tuple(changed) if isinstance(changed, (list, tuple)) else (changed,)), {}
-
-
-# Arrays that mean the same in both frameworks; uint16 is Paddle's bfloat16.
-_IN_BOTH = frozenset({
-    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex64", "complex128",
-})  # fmt: skip
 
 
 def _dtype_of(value: Any) -> str:
@@ -199,27 +186,13 @@ def keep_gradient(tensor: Tensor, gradients: list[Array | None]) -> None:
 # ---- What a run begins with: random generators of both frameworks, NumPy and Python, and the default dtype.
 
 
-class _Keeping(threading.local):
-    """Whether this thread puts all generators back later."""
-
-    active = False
-
-
-_KEEPING = _Keeping()
-
-
 @contextlib.contextmanager
 def generators_restored() -> Iterator[None]:
-    """All random generators stand in the end where they stood before; several runs within it save and restore them once."""
-    if _KEEPING.active:
-        yield
-        return
+    """All random generators stand in the end where they stood before."""
     states = generator_states()
-    _KEEPING.active = True
     try:
         yield
     finally:
-        _KEEPING.active = False
         restore_generators(states)
 
 
@@ -766,7 +739,8 @@ class ModelSide:
 
     def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
         """The gradients of the parameters; ``array`` makes an array of each."""
-        raise NotImplementedError
+        gradients = ((name, parameter.grad) for name, parameter in self._state_of(model).parameters.items())
+        return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
     @staticmethod
     def converted(model: Model, dtype: str) -> Model:
@@ -829,9 +803,6 @@ class TorchSide(ModelSide):
             if model is not None:
                 for parameter in self._state_of(model).parameters.values():
                     parameter.grad = None
-
-    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
-        return {name: array(p.grad) for name, p in self._state_of(model).parameters.items() if p.grad is not None}
 
     def _shallow(self) -> Model:
         weights = [weight for weight in self.model.parameters() if type(weight) is torch.nn.Parameter and not vars(weight)]
@@ -1043,10 +1014,6 @@ class PaddleSide(ModelSide):
             if model is not None:
                 for parameter in self._state_of(model).parameters.values():
                     parameter.clear_gradient(False)
-
-    def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
-        gradients = ((name, parameter.grad) for name, parameter in self._state_of(model).parameters.items())
-        return {name: array(gradient) for name, gradient in gradients if gradient is not None}
 
     @staticmethod
     def converted(model: Model, dtype: str) -> Model:
