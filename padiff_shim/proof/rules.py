@@ -11,7 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -35,19 +35,11 @@ from .trace import Key, Model, Trace, TraceCall, Value
 Differences = list[CallDifference]
 
 
-class DiagnosisRule(NamedTuple):
-    """A rule. ``searching``: it looks at each difference at once, while both runs hold their numbers; else at all in the end."""
-
-    apply: Callable[[Differences, Evidence], Differences]
-    searching: bool = False
-
-
 def diagnosed(differences: Sequence[CallDifference], evidence: Evidence) -> Differences:
     """The differences that remain when all rules were applied that the evidence is there for."""
     remaining = list(differences)
-    for rule in RULES:
-        if rule.searching is (evidence.matching is not None):
-            remaining = rule.apply(remaining, evidence)
+    for rule in RULES_OF_A_SEARCH if evidence.matching is not None else RULES:
+        remaining = rule(remaining, evidence)
     return remaining
 
 
@@ -626,18 +618,16 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
     return differences
 
 
+# While both runs hold their numbers each difference is looked at at once; in the end all of them are.
+RULES_OF_A_SEARCH = (turned_masks, attention_scales, exchanged_arguments, other_expressions)
 RULES = (
-    DiagnosisRule(turned_masks, searching=True),
-    DiagnosisRule(attention_scales, searching=True),
-    DiagnosisRule(exchanged_arguments, searching=True),
-    DiagnosisRule(other_expressions, searching=True),
-    DiagnosisRule(gradients_of_tied_weights),
-    DiagnosisRule(consequences),
-    DiagnosisRule(exchanged_values),
-    DiagnosisRule(dropout_scales),
-    DiagnosisRule(expressions),
-    DiagnosisRule(gradients_of_mistakes),
-    DiagnosisRule(definitions),
+    gradients_of_tied_weights,
+    consequences,
+    exchanged_values,
+    dropout_scales,
+    expressions,
+    gradients_of_mistakes,
+    definitions,
 )
 
 

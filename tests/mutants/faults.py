@@ -324,7 +324,7 @@ PROVE = (
     Fault(
         "backward-of-a-wrong-line",
         "padiff_shim/proof/rules.py",
-        "    DiagnosisRule(gradients_of_mistakes),\n",
+        "    gradients_of_mistakes,\n",
         "",
         "what follows in the backward from a wrong line is a finding of its own",
     ),
