@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -179,23 +180,15 @@ class NotesCalls:
         """The arguments of an outermost call."""
         return parts
 
-    def _outermost(self, *parts: Any) -> tuple[Any, ...]:
-        """The arguments of a call, before it is made."""
+    def _noted(self, op: str, named: Callable[..., Sequence[tuple[str, Any]]], make: Callable[..., Any], *parts: Any) -> Any:
+        """The result of a call; an outermost one is written down. ``named``: its arguments by name; ``make``: makes it of them."""
         if self.depth:
-            return parts
+            return make(*parts)
         self.depth = 1
         try:
-            return self.arguments(*parts)
-        finally:
-            self.depth = 0
-
-    def _noted(self, op: str, arguments: Callable[[], Sequence[tuple[str, Any]]], make: Callable[[], Any]) -> Any:
-        if self.depth:
-            return make()
-        self.depth = 1
-        try:
-            read = self.recorder.read(arguments())
-            result = self.answer(op, make)
+            parts = self.arguments(*parts)
+            read = self.recorder.read(named(*parts))
+            result = self.answer(op, lambda: make(*parts))
         finally:
             self.depth = 0
         self.recorder.note(op, *read, result)
@@ -204,42 +197,34 @@ class NotesCalls:
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op of the table."""
         frame.quick.clear()
-        plan: Any = super()
-        values, args, kwargs = self._outermost(values, args, kwargs)
-        return self._noted(
-            door.op.name, lambda: list(zip(door.names, values)), lambda: plan.call(door, frame, values, args, kwargs)
-        )
+        make = functools.partial(self._plan().call, door, frame)
+        return self._noted(door.op.name, lambda values, *_: list(zip(door.names, values)), make, values, args, kwargs)
 
     def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that stays on Paddle's kernel."""
-        plan: Any = super()
-        args, kwargs = self._outermost(args, kwargs)
-        return self._noted(
-            door.op.name,
-            lambda: list(zip(door.names, door.bind(args, kwargs))),
-            lambda: plan.native(door, frame, why, args, kwargs),
-        )
+        make = functools.partial(self._plan().native, door, frame, why)
+        return self._noted(door.op.name, lambda *parts: list(zip(door.names, door.bind(*parts))), make, args, kwargs)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One without an entry."""
-        plan: Any = super()
-        args, kwargs = self._outermost(args, kwargs)
-        return self._noted(other.name, lambda: _numbered(args, kwargs), lambda: plan.unlisted(other, frame, args, kwargs))
+        return self._noted(other.name, _numbered, functools.partial(self._plan().unlisted, other, frame), args, kwargs)
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that moves values."""
-        plan: Any = super()
-        args, kwargs = self._outermost(args, kwargs)
         op = name.removeprefix("_").removesuffix("_dygraph")
-        return self._noted(op, lambda: _numbered(args, kwargs), lambda: plan.exact(name, original, args, kwargs))
+        return self._noted(op, _numbered, functools.partial(self._plan().exact, name, original), args, kwargs)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A PyLayer of the program's: one call, whatever its forward makes. Paddle's own (recompute) run the program's calls."""
-        plan: Any = super()
+        make = functools.partial(self._plan().py_layer, name, original)
         if getattr(original, "__self__", type(self)).__module__.startswith("paddle."):
-            return plan.py_layer(name, original, args, kwargs)
-        args, kwargs = self._outermost(args, kwargs)
-        return self._noted(name, lambda: _numbered(args, kwargs), lambda: plan.py_layer(name, original, args, kwargs))
+            return make(args, kwargs)
+        return self._noted(name, _numbered, make, args, kwargs)
+
+    def _plan(self) -> Any:
+        """The plan that this stands before."""
+        plan: Any = super()
+        return plan
 
 
 class _Noting(NotesCalls, Substituting):
