@@ -196,7 +196,10 @@ class Question:
         self._losses = both_losses(self.loss)
         self.inputs = self.inputs if isinstance(self.inputs, Inputs) else Inputs(self.inputs, self.dtype or "")
         self.seed = checked_seed(self.seed)
-        self._recipe = _recipe(self.phase, self.optimizer, self.steps)
+        whole("steps", self.steps, least=1)
+        if self.phase != "train" and (self.optimizer is not None or self.steps != 1):
+            raise ArgumentError(tr("optimizer= and steps= belong to phase='train', not to phase={phase}", phase=repr(self.phase)))
+        self._recipe = Recipe.of(self.optimizer) if self.phase == "train" else None
         if self.equal is not None:
             function("equal", self.equal, marked("two arrays and a name"))
             if self._recipe is not None:
@@ -348,16 +351,6 @@ def _judged(
     judge(proof, trained, original, port)
     proof.notes += [remark for remark in remarks if remark not in proof.notes]
     return proof
-
-
-def _recipe(phase: str, optimizer: Any, steps: int) -> Recipe | None:
-    """How both are trained; None: they are not."""
-    whole("steps", steps, least=1)
-    if phase == "train":
-        return Recipe.of(optimizer)
-    if optimizer is not None or steps != 1:
-        raise ArgumentError(tr("optimizer= and steps= belong to phase='train', not to phase={phase}", phase=repr(phase)))
-    return None
 
 
 def _fill(module: torch.nn.Module, seed: int) -> None:
