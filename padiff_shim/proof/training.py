@@ -132,10 +132,10 @@ def _skipped(original_steps: Sequence[StepUpdate], port_steps: Sequence[StepUpda
 
 def _left(original: StepUpdate, port: StepUpdate) -> tuple[Cause, str] | None:
     """Gradients that one side alone keeps."""
-    kept, other = _forgotten(port), _forgotten(original)
-    if bool(kept) is bool(other):
+    port_left, original_left = _forgotten(port), _forgotten(original)
+    if bool(port_left) is bool(original_left):
         return None
-    who, names = tr("the port's") if kept else tr("the original's"), listed(kept or other, _SHOWN)
+    who, names = tr("the port's") if port_left else tr("the original's"), listed(port_left or original_left, _SHOWN)
     return Cause.CLEARED, tr("{who} gradients are kept after the step, the other's are cleared ({left})", who=who, left=names)
 
 
