@@ -29,7 +29,7 @@ from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
 from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
 from .trace import Model, Onlooker, Tables, Tensor
-from .updates import Recipe, Trainer, unscaling_float64
+from .updates import Recipe, unscaling_float64
 
 _Answer = TypeVar("_Answer")
 
@@ -591,7 +591,10 @@ class ModelSide:
                     outcome.gradients = self._gradients(model, copied) if self._backward else {}
                     outcome.layers, sink.layers = sink.layers, {}
                     self._keeping = False
-                    self._update(model, trainer, outcome)
+                    parameters = self._parameters(model)
+                    outcome.update = trainer.step(parameters, outcome.gradients)
+                    outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
+                    outcome.update.left = [name for name, rest in self._gradients(model, in_place).items() if rest.any()]
                     seen(outcome)
                 outcome.states = trainer.states(self._parameters(model))
         except Exception as error:
@@ -602,13 +605,6 @@ class ModelSide:
             self._clear()
             for parameter, value in before:
                 self._write(parameter, value)
-
-    def _update(self, model: Model, trainer: Trainer, outcome: RunOutcome) -> None:
-        """The optimizer's step, and the weights behind it."""
-        parameters = self._parameters(model)
-        outcome.update = trainer.step(parameters, outcome.gradients)
-        outcome.weights = {name: copied(parameter) for name, parameter in parameters.items()}
-        outcome.update.left = [name for name, gradient in self._gradients(model, in_place).items() if gradient.any()]
 
     def wide_model(self) -> Model:
         """The copy of the model in the wider dtype."""

@@ -119,7 +119,8 @@ class CallRecorder:
                 attributes[name] = _from_the_end(_plain(value), rank)
             else:
                 attributes[name] = _plain(value)
-            rank = rank or _rank(value)
+            first = value[0] if isinstance(value, (list, tuple)) and value else value
+            rank = rank or (first.ndim if isinstance(first, paddle.Tensor) else 0)
         return attributes, tuple(inputs)
 
     def note(self, op: str, attributes: Mapping[str, Any], inputs: tuple[tuple[str, ValueId], ...], result: Any) -> None:
@@ -127,12 +128,6 @@ class CallRecorder:
         made = result if isinstance(result, (list, tuple)) else [result]
         outputs = [item for item in made if isinstance(item, paddle.Tensor)]
         self.calls.append(OpCall(op, attributes, inputs, tuple(map(self._made, outputs))))
-
-
-def _rank(value: Any) -> int:
-    """The number of axes of an argument, or of the first of several tensors."""
-    first = value[0] if isinstance(value, (list, tuple)) and value else value
-    return first.ndim if isinstance(first, paddle.Tensor) else 0
 
 
 def _from_the_end(axis: Any, rank: int) -> Any:

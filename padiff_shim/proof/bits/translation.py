@@ -63,7 +63,8 @@ class Translator(CallWords):
             numbers: of the port's Paddle calls there.
         """
         last = self._last_call(groups)
-        port = self._partners.of_original.get(last.result) if last is not None else _made_value(groups[0])
+        differing = groups[0].port[-1].values[groups[0].result[1]]
+        port = self._partners.of_original.get(last.result) if last is not None else differing
         number = None if port is None or port.node is None else call_number(port.node)
         result = None if port is None or number is None else self._output(number, port)
         if port is None or number is None or result is None:
@@ -205,11 +206,6 @@ class Translator(CallWords):
         name = f"x{len(self._names) + 1}"
         self._names[name] = value
         return name
-
-
-def _made_value(group: OriginGroup) -> Value:
-    """The port's value that differs."""
-    return group.port[-1].values[group.result[1]]
 
 
 def _gradient_name(label: str, taken: Mapping[str, ValueId]) -> str:
