@@ -92,6 +92,7 @@ def _moved(
 SAMPLES = 16
 INFINITE = "; " + logged("an operand is infinite, and whether NaN or an infinity comes of it depends on the order of the steps")
 BEYOND_RANGE = "; " + logged("that is beyond the range, and what is met on the way depends on the order of the steps")
+WITHOUT_DIGITS = "; " + logged("rounding leaves no digit of that number")
 
 
 def classes(values: Array, largest: float = np.inf) -> Array:
@@ -176,10 +177,14 @@ def _excused(
     finite = quantity.finite()
     if finite:
         left = quantity.beyond(value, where) | (np.isfinite(value) & np.isinf(bound))
-        guilty = [places & ~(left & (kinds > 0)) for places, kinds in zip(wrong, seen_as)]
+        # The logarithm of a determinant that is 0 but for rounding: the next order of steps gives -inf.
+        lost = np.isfinite(value) & (bound >= np.maximum(np.abs(value), 1) / 2)
+        guilty = [places & ~(left & (kinds > 0)) & ~(lost & (kinds > 1)) for places, kinds in zip(wrong, seen_as)]
     else:  # of an infinity and another one the formula makes NaN; other steps may meet one of them alone
         guilty = [places & ~((expected == 1) & (kinds > 1)) for places, kinds in zip(wrong, seen_as)]
-    return guilty, "" if (guilty[0] | guilty[1]).any() else BEYOND_RANGE if finite else INFINITE
+    if (guilty[0] | guilty[1]).any():
+        return guilty, ""
+    return guilty, INFINITE if not finite else BEYOND_RANGE if (left & (wrong[0] | wrong[1])).any() else WITHOUT_DIGITS
 
 
 # ---- NaN from operands that are NaN or infinite: where a formula is no proof against a side that has NaN, or has none.

@@ -249,6 +249,21 @@ def test_a_matrix_with_infinities_has_no_determinant():
         assert judged(signs_and_logarithms, [x], wrong, right).side is Side.PADDLE
 
 
+def test_the_logarithm_of_what_is_zero_but_for_rounding_may_be_infinite():
+    """As of the determinant of a singular matrix: float64 happens to give -37, and another order of the same steps gives -inf."""
+
+    def logarithms(x):
+        return ((x[:, 0] / x[:, 1]) * x[:, 1] - x[:, 2]).abs().log()
+
+    x = torch.tensor([(2.0, 4.0, 1.0), (1.0, 49.0, 1.0)])
+    right = noise.exact(logarithms, [x.double()]).float()
+    assert -40 < right[1] < -30
+    for value, verdict, side in ((-INF, Verdict.UNVERIFIED, Side.NONE), (NAN, Verdict.NONFINITE, Side.PADDLE)):
+        judgement = judged(logarithms, [x], torch.stack([right[0], torch.tensor(value)]), right)
+        assert (judgement.verdict, judgement.side) == (verdict, side), judgement
+    assert judged(logarithms, [x], torch.stack([torch.tensor(-INF), right[1]]), right).side is Side.PADDLE
+
+
 @pytest.mark.parametrize(
     "kernel",
     [lambda x: torch.view_as_real(torch.fft.rfft(x)), lambda x: torch.linalg.householder_product(x, x[:, 0])],
