@@ -2,9 +2,9 @@
 
 A formulation is one computation that people write in several ways::
 
-    Formulation(
+    declare = declaring(LAYOUT)
+    declare(
         name="transposed key of a product",
-        cause=LAYOUT,
         operands="q k",
         spellings=(
             Spelling("paddle.matmul(q, k, transpose_y=True)", "torch.matmul(q, k.mT)"),
@@ -20,8 +20,9 @@ A formulation is one computation that people write in several ways::
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..language import marked
 from .samples import Sample
@@ -132,3 +133,13 @@ class Formulation:
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes in which it is tried."""
         return (*self.differs, *(dtype for dtype in self.may_differ if dtype not in self.differs), *self.equal)
+
+
+def declaring(cause: str) -> Callable[..., Formulation]:
+    """Declares formulations of a cause; without ``samples`` it is tried with matrices of one shape."""
+
+    def declare(*, operands: str, samples: tuple[Sample, ...] | None = None, **fields: Any) -> Formulation:
+        shapes = [[shape] * len(operands.split()) for shape in ((33, 57), (5, 7))]
+        return Formulation(cause=cause, operands=operands, samples=samples or tuple(Sample(*each) for each in shapes), **fields)
+
+    return declare

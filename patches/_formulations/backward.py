@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, Spelling
+from padiff_shim.table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Bools, Ints, Sample
 
+declare = declaring(BACKWARD)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="three readers of a tensor",
-        cause=BACKWARD,
         operands="x u v w",
         spellings=(
             Spelling("x * u, x * v, x * w"),
             Spelling("y = x.clone()\ny * u, y * v, x * w"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the copy's two gradients are added first: (b + c) + a in place of (a + b) + c",
         seen="PaddleFleet against Megatron-LM: three clones of a tensor",
     ),
-    Formulation(
+    declare(
         name="order of three readers",
-        cause=BACKWARD,
         operands="x u v w",
         spellings=(
             Spelling("a = x * u\nb = x * v\nc = x * w\na, b, c"),
             Spelling("c = x * w\nb = x * v\na = x * u\na, b, c"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="a gradient of several readers is added up from the last call to the first",
         seen="PaddleFleet against Megatron-LM",
     ),
-    Formulation(
+    declare(
         name="residual read from the norm's side",
-        cause=BACKWARD,
         operands="x w u v",
         spellings=(
             Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v"),
@@ -45,9 +42,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="two gradients are added and rounded before the norm's backward, or the factors are",
         seen="parallel blocks of Falcon",
     ),
-    Formulation(
+    declare(
         name="scatter-add or gather and sum",
-        cause=BACKWARD,
         operands="y r",
         spellings=(
             Spelling("y[paddle.argsort(r)].reshape([-1, 4, y.shape[-1]]).sum(1)"),
@@ -68,9 +64,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="additions to one row come in the rows' order and may be rounded to 16 bits one by one; a sum keeps float32",
         seen="PaddleFormers nn/moe/moe_alltoall_layer.py; TransformerEngine #1336",
     ),
-    Formulation(
+    declare(
         name="rows added at indices",
-        cause=BACKWARD,
         operands="x t y",
         spellings=(
             Spelling("paddle.scatter_nd_add(x, t.unsqueeze(-1), y)", "torch.index_put(x, [t], y, accumulate=True)"),
@@ -85,9 +80,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="additions to one row are rounded to 16 bits one by one, or kept in float32",
         seen="PaddleFormers nn/moe/moe_alltoall_layer.py and nn/moe_deepep/moe_communication.py; TransformerEngine #1336",
     ),
-    Formulation(
+    declare(
         name="experts added up one after another",
-        cause=BACKWARD,
         operands="y",
         spellings=(
             Spelling("y.sum(0)"),
@@ -110,9 +104,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="each addition is rounded to 16 bits, or all are added in float32",
         seen="transformers models/mixtral; PaddleFormers nn/experts.py; Megatron-LM #6458",
     ),
-    Formulation(
+    declare(
         name="rows taken several times",
-        cause=BACKWARD,
         operands="x i",
         spellings=(
             Spelling("paddle.index_select(x, i, 0)"),
@@ -125,9 +118,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradients of one row are added up in 16 bits one by one, or in float32",
         seen="embedding against indexing in ports",
     ),
-    Formulation(
+    declare(
         name="rows by a product with one-hot rows",
-        cause=BACKWARD,
         operands="x i",
         spellings=(
             Spelling("F.embedding(i, x)"),
@@ -138,9 +130,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a product adds up the gradients of one row in float32, an embedding in 16 bits",
         seen="vocab-parallel embeddings of JAX ports",
     ),
-    Formulation(
+    declare(
         name="take_along_axis or gather_nd",
-        cause=BACKWARD,
         operands="x i",
         spellings=(
             Spelling(
@@ -155,9 +146,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the backward of one is a scatter-add in 16 bits, of the other an indexed addition in float32",
         seen="PaddleFormers nn/moe_deepep/moe_gate.py",
     ),
-    Formulation(
+    declare(
         name="repeated key heads",
-        cause=BACKWARD,
         operands="k",
         spellings=(
             Spelling("b, h, s, d = k.shape\nk.unsqueeze(2).expand([b, h, 4, s, d]).reshape([b, 4 * h, s, d])"),
@@ -169,9 +159,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a sum over the copies keeps float32, several readers are added in 16 bits one by one",
         seen="PaddleFormers nn/attention/utils.py (repeat_kv)",
     ),
-    Formulation(
+    declare(
         name="key heads repeated before or behind the rotation",
-        cause=BACKWARD,
         operands="k c s",
         spellings=(
             Spelling("a, b = k.chunk(2, -1)\npaddle.concat([k * c + paddle.concat([-b, a], -1) * s] * 4, 0)"),
@@ -182,9 +171,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="gradients of the copies are added before the rotation's backward or behind it",
         seen="PaddleFormers transformers/deepseek_v3/modeling.py:716",
     ),
-    Formulation(
+    declare(
         name="branch computed again",
-        cause=BACKWARD,
         operands="x w u v",
         spellings=(
             Spelling("h = F.silu(paddle.matmul(x, w))\nh * u, h * v"),
@@ -195,22 +183,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the branch's backward runs once on the sum of two gradients, or twice",
         seen="an auxiliary loss that is computed again: PaddleFleet against Megatron-LM",
     ),
-    Formulation(
+    declare(
         name="sum of products with one operand",
-        cause=BACKWARD,
         operands="x u v",
         spellings=(
             Spelling("x * u + x * v"),
             Spelling("x * (u + v)"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="a sum is rounded before the product, or two products before the sum",
         seen="attention with two position terms (DeBERTa, Transformer-XL)",
     ),
-    Formulation(
+    declare(
         name="broadcast scale, stacked",
-        cause=BACKWARD,
         operands="x w",
         spellings=(
             Spelling("x * w"),
@@ -222,9 +207,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a reduction keeps float32, readers of a tensor are added one by one",
         seen="repeated parameters in scanned layers",
     ),
-    Formulation(
+    declare(
         name="masked product or choice",
-        cause=BACKWARD,
         operands="x m",
         spellings=(
             Spelling("paddle.where(m, x, paddle.zeros_like(x))"),
@@ -235,34 +219,29 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a product with zero keeps the sign of what is masked: 0.0 and -0.0",
         seen="loss masks in PaddleFormers nn/criterion",
     ),
-    Formulation(
+    declare(
         name="losses added up in another order",
-        cause=BACKWARD,
         operands="x u v w",
         spellings=(
             Spelling("(x * u).mean() + (x * v).mean() + (x * w).mean()"),
             Spelling("(x * w).mean() + ((x * v).mean() + (x * u).mean())"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the gradients of three readers are added in another order",
         seen="auxiliary losses of a router: PaddleFormers nn/moe_deepep/moe_loss.py",
     ),
-    Formulation(
+    declare(
         name="order of two readers",
-        cause=BACKWARD,
         operands="x u v",
         spellings=(
             Spelling("a = x * u\nb = x * v\na, b"),
             Spelling("b = x * v\na = x * u\na, b"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         equal=("float32", "bfloat16"),
         why="two gradients have one sum, whichever comes first",
     ),
-    Formulation(
+    declare(
         name="split or slices",
-        cause=BACKWARD,
         operands="x",
         spellings=(
             Spelling(
@@ -275,9 +254,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         equal=("float32", "bfloat16"),
         why="the parts of a gradient are put side by side, and added to zeros at most",
     ),
-    Formulation(
+    declare(
         name="broadcast scale, expanded before the product",
-        cause=BACKWARD,
         operands="x w",
         spellings=(
             Spelling("x * w"),

@@ -2,108 +2,95 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, FUSED, GRADIENT, Formulation, Spelling
+from padiff_shim.table.formulation import BOTH, FORWARD, FUSED, GRADIENT, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Floats, Ints, Sample
 
+declare = declaring(FUSED)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="GELU by its formula",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.gelu(x)"),
             Spelling("x * 0.5 * (1.0 + paddle.erf(x / math.sqrt(2.0)))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel rounds once, the formula at each step",
         seen="paddlenlp transformers/activations.py",
     ),
-    Formulation(
+    declare(
         name="GELU by tanh",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.gelu(x, approximate=True)"),
             Spelling("0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * paddle.pow(x, 3.0))))"),
             Spelling("0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x)))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel rounds once, the formulas at each step and in another order",
         seen="paddlenlp transformers/activations.py and transformers/bloom/modeling.py",
     ),
-    Formulation(
+    declare(
         name="SiLU by its formula",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.silu(x)"),
             Spelling("x * F.sigmoid(x)"),
             Spelling("x / (1 + paddle.exp(-x))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel rounds once, the formulas at each step; their backward is another formula",
         seen="ports of EfficientNet (swish)",
     ),
-    Formulation(
+    declare(
         name="sigmoid by its formula",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.sigmoid(x)"),
             Spelling("1 / (1 + paddle.exp(-x))"),
             Spelling("0.5 * (1 + paddle.tanh(0.5 * x))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel rounds once, the formulas at each step",
         seen="ports of TensorFlow",
     ),
-    Formulation(
+    declare(
         name="log-sigmoid",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.log_sigmoid(x)", "F.logsigmoid(x)"),
             Spelling("paddle.log(F.sigmoid(x))"),
             Spelling("-F.softplus(-x)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the sigmoid is rounded before its logarithm",
         seen="PaddleFormers nn/criterion/dpo_loss.py",
     ),
-    Formulation(
+    declare(
         name="SwiGLU by its formula",
-        cause=FUSED,
         operands="x y",
         spellings=(
             Spelling("F.silu(x) * y"),
             Spelling("x * F.sigmoid(x) * y"),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel of silu rounds once, x * sigmoid(x) twice",
         seen="PaddleFormers nn/mlp.py",
     ),
-    Formulation(
+    declare(
         name="SwiGLU in float32",
-        cause=FUSED,
         operands="x y",
         spellings=(
             Spelling("F.silu(x) * y"),
             Spelling('(F.silu(x.astype("float32")) * y.astype("float32")).astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"bfloat16": BOTH},
         why="silu is rounded to 16 bits before the product, or the result alone",
         seen="fused SwiGLU of Megatron-LM",
     ),
-    Formulation(
+    declare(
         name="GLU",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.glu(x)"),
@@ -115,91 +102,78 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the kernel rounds to 16 bits once, two calls twice",
         seen="Conformer",
     ),
-    Formulation(
+    declare(
         name="Mish by its formula",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.mish(x)"),
             Spelling("x * paddle.tanh(F.softplus(x))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel rounds once, the formula at each step",
         seen="YOLOv4",
     ),
-    Formulation(
+    declare(
         name="softplus by its formula",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.softplus(x)"),
             Spelling("paddle.log(1 + paddle.exp(x))"),
             Spelling("paddle.log1p(paddle.exp(x))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="1 + exp(x) is rounded before the logarithm",
         seen="Mamba's time steps",
     ),
-    Formulation(
+    declare(
         name="softmax by its formula",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.softmax(x, -1)"),
             Spelling("e = paddle.exp(x - x.max(-1, keepdim=True).detach())\ne / e.sum(-1, keepdim=True)"),
             Spelling("paddle.exp(F.log_softmax(x, -1))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
         why="a kernel multiplies by the reciprocal of the sum or divides, and rounds once to 16 bits",
         seen="gpt_oss; ports of JAX",
     ),
-    Formulation(
+    declare(
         name="largest score subtracted before a softmax",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.softmax(x, -1)"),
             Spelling("F.softmax(x - x.max(-1, keepdim=True).detach(), -1)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},
         why="the difference is rounded to 16 bits, which the kernel does not do",
         seen="transformers models/gpt_oss/modeling_gpt_oss.py:267",
     ),
-    Formulation(
+    declare(
         name="log-softmax",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.log_softmax(x, -1)"),
             Spelling("paddle.log(F.softmax(x, -1))"),
             Spelling("x - paddle.logsumexp(x, -1, keepdim=True)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the probability is rounded before its logarithm, or the log of the sum before the difference",
         seen="PaddleFormers nn/criterion",
     ),
-    Formulation(
+    declare(
         name="log of a sum of exponentials",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("paddle.logsumexp(x, -1)"),
             Spelling("paddle.log(paddle.exp(x).sum(-1))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the kernel subtracts the largest element first",
         seen="PaddleFormers nn/moe/topk_gate.py (z-loss)",
     ),
-    Formulation(
+    declare(
         name="cross entropy by log-sum-exp",
-        cause=FUSED,
         operands="x t",
         spellings=(
             Spelling('F.cross_entropy(x, t, reduction="none")'),
@@ -215,9 +189,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the log of the sum and the label's logit are rounded apart",
         seen="Megatron-LM's vocab-parallel cross entropy; PaddleFormers' ParallelCrossEntropy",
     ),
-    Formulation(
+    declare(
         name="cross entropy of one-hot labels",
-        cause=FUSED,
         operands="x t",
         spellings=(
             Spelling("F.cross_entropy(x, t)"),
@@ -228,9 +201,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the mean has other parts: one call divides the sum, two calls average",
         seen="PaddleFormers nn/criterion; ports of Keras",
     ),
-    Formulation(
+    declare(
         name="mean of a cross entropy",
-        cause=FUSED,
         operands="x t",
         spellings=(
             Spelling("F.cross_entropy(x, t)"),
@@ -242,9 +214,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the sum of the losses is divided by the number of labels, or their mean is taken by another kernel",
         seen="PaddleFormers nn/criterion/sft_loss.py and #4443",
     ),
-    Formulation(
+    declare(
         name="cross entropy in float32",
-        cause=FUSED,
         operands="x t",
         spellings=(
             Spelling('F.cross_entropy(x, t).astype("float32")'),
@@ -255,9 +226,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="log-probabilities are rounded to 16 bits, or the logits are widened first",
         seen="PaddleFormers nn/criterion/sft_loss.py",
     ),
-    Formulation(
+    declare(
         name="binary cross entropy",
-        cause=FUSED,
         operands="x y",
         spellings=(
             Spelling("F.binary_cross_entropy_with_logits(x, y.detach())"),
@@ -269,22 +239,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the probability is rounded before its logarithm, and the backward divides by it",
         seen="paddlenlp transformers/distill_utils.py",
     ),
-    Formulation(
+    declare(
         name="mean squared error",
-        cause=FUSED,
         operands="x y",
         spellings=(
             Spelling("F.mse_loss(x, y)"),
             Spelling("((x - y) ** 2).mean()"),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the backward multiplies 2 / n first, or last",
         seen="PaddleScience's losses",
     ),
-    Formulation(
+    declare(
         name="attention in one call",
-        cause=FUSED,
         operands="q k v",
         spellings=(
             Spelling(
@@ -300,9 +267,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="one call computes scores and probabilities in blocks and in float32; several calls round each to 16 bits",
         seen="transformers #41944; PyTorch #128922; PaddleFormers nn/attention",
     ),
-    Formulation(
+    declare(
         name="LayerNorm by its formula",
-        cause=FUSED,
         operands="x w b",
         spellings=(
             Spelling("F.layer_norm(x, w.shape, w, b)"),
@@ -314,9 +280,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the kernel keeps float32 and rounds once, the formula at each step",
         seen="BERT's ports",
     ),
-    Formulation(
+    declare(
         name="RMSNorm in one call",
-        cause=FUSED,
         operands="x w",
         spellings=(
             Spelling("F.rms_norm(x, w.shape, w, 1e-6)[0]", "F.rms_norm(x, w.shape, w, 1e-6)"),
@@ -327,9 +292,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="one call rounds once to 16 bits, the formula before the weight and behind it",
         seen="PaddleFormers nn/norm.py:72; lightning-thunder #1713",
     ),
-    Formulation(
+    declare(
         name="BatchNorm folded into a scale",
-        cause=FUSED,
         operands="x m v w b",
         spellings=(
             Spelling("F.batch_norm(x, m, v, w, b, epsilon=1e-5)", "F.batch_norm(x, m.detach(), v.detach(), w, b, eps=1e-5)"),
@@ -344,9 +308,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the scale w * rsqrt(v) and its product with the mean are rounded for themselves",
         seen="frozen BatchNorm of DETR",
     ),
-    Formulation(
+    declare(
         name="GroupNorm by its formula",
-        cause=FUSED,
         operands="x w b",
         spellings=(
             Spelling("F.group_norm(x, 4, 1e-5, w, b)", "F.group_norm(x, 4, w, b, 1e-5)"),
@@ -363,23 +326,20 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the kernel folds weight and statistics into one scale, the formula rounds each step",
         seen="ports of Stable Diffusion",
     ),
-    Formulation(
+    declare(
         name="vectors of length one",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.normalize(x, axis=-1)"),
             Spelling("x / paddle.sqrt((x * x).sum(-1, keepdim=True))"),
             Spelling("x * paddle.rsqrt((x * x).sum(-1, keepdim=True))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="a division, a product with a reciprocal root, and a norm with a lower limit round otherwise",
         seen="paddlenlp transformers/clap/modeling.py: F.normalize and x / x.norm()",
     ),
-    Formulation(
+    declare(
         name="cross entropy and its parts",
-        cause=FUSED,
         operands="x t",
         spellings=(
             Spelling("F.cross_entropy(x, t)"),
@@ -389,39 +349,33 @@ FORMULATIONS: tuple[Formulation, ...] = (
         equal=("float32", "bfloat16"),
         why="cross entropy is defined as these two calls",
     ),
-    Formulation(
+    declare(
         name="cosine of two vectors",
-        cause=FUSED,
         operands="x y",
         spellings=(
             Spelling("F.cosine_similarity(x, y, axis=-1)"),
             Spelling("(F.normalize(x, axis=-1) * F.normalize(y, axis=-1)).sum(-1)"),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         equal=("float32", "bfloat16"),
         why="the one call divides both vectors first, as well",
     ),
-    Formulation(
+    declare(
         name="square of a ReLU",
-        cause=FUSED,
         operands="x",
         spellings=(
             Spelling("F.relu(x).square()"),
             Spelling("F.relu(x) * F.relu(x)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         equal=("float32", "bfloat16"),
         why="both backwards are 2 * x * g of the same numbers",
     ),
-    Formulation(
+    declare(
         name="SwiGLU in one call",
-        cause=FUSED,
         operands="x y",
         spellings=(
             Spelling("F.swiglu(x, y)", "F.silu(x) * y"),
             Spelling("F.silu(x) * y"),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         equal=("float32", "bfloat16"),
         why="Paddle's call rounds silu before the product, as two calls do",
         seen="PaddleFormers nn/mlp.py (paddle.incubate.nn.functional.swiglu)",

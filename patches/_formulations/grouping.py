@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, GROUPING, Formulation, Spelling
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, GROUPING, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Bools, Floats, Sample
 
+declare = declaring(GROUPING)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="fused projection of queries, keys and values",
-        cause=GROUPING,
         operands="x wq wk wv",
         spellings=(
             Spelling("paddle.matmul(x, wq), paddle.matmul(x, wk), paddle.matmul(x, wv)"),
@@ -20,9 +21,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradient of the common operand is one sum over all columns, or three sums that are rounded and then added",
         seen="PaddleFormers transformers/qwen2/modeling.py; vllm-omni #4262; torchtitan #2878",
     ),
-    Formulation(
+    declare(
         name="fused gate and up projection",
-        cause=GROUPING,
         operands="x wg wu",
         spellings=(
             Spelling("F.silu(paddle.matmul(x, wg)) * paddle.matmul(x, wu)"),
@@ -34,9 +34,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradient of the common operand is one sum over all columns, or two sums that are rounded and then added",
         seen="PaddleFormers nn/mlp.py, transformers models/phi3",
     ),
-    Formulation(
+    declare(
         name="bias in the product",
-        cause=GROUPING,
         operands="x w b",
         spellings=(
             Spelling("F.linear(x, w, b)"),
@@ -47,9 +46,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="one call adds the bias before it rounds to 16 bits, two calls round twice",
         seen="Megatron-LM's skip_bias_add",
     ),
-    Formulation(
+    declare(
         name="addmm",
-        cause=GROUPING,
         operands="x w b",
         spellings=(
             Spelling("paddle.addmm(b, x, w)"),
@@ -60,9 +58,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="one call adds before it rounds to 16 bits, two calls round twice",
         seen="GPT-2's Conv1D of transformers",
     ),
-    Formulation(
+    declare(
         name="baddbmm",
-        cause=GROUPING,
         operands="m q k",
         spellings=(
             Spelling("paddle.baddbmm(m, q, k, beta=1.0, alpha=0.1)"),
@@ -73,9 +70,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="one call scales and adds before it rounds, or with a fused multiply-add; several calls round each step",
         seen="paddlenlp transformers/bloom/modeling.py",
     ),
-    Formulation(
+    declare(
         name="mean",
-        cause=GROUPING,
         operands="x",
         spellings=(
             Spelling("x.mean(-1)"),
@@ -83,15 +79,13 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Spelling("x.sum(-1) * (1 / x.shape[-1])"),
             Spelling("(x / x.shape[-1]).sum(-1)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": FORWARD},
         why="a mean divides before it rounds to 16 bits; 1 / n is rounded itself; terms that are divided first "
         "are rounded one by one",
         seen="PaddleFormers nn/moe_deepep/moe_loss.py",
     ),
-    Formulation(
+    declare(
         name="masked mean",
-        cause=GROUPING,
         operands="x m",
         spellings=(
             Spelling("paddle.masked_select(x, m).mean()"),
@@ -102,50 +96,43 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the chosen elements are summed together, or with zeros between them in other lanes",
         seen="PaddleFormers nn/criterion/sft_loss.py and #4443",
     ),
-    Formulation(
+    declare(
         name="sum in two steps",
-        cause=GROUPING,
         operands="x",
         spellings=(
             Spelling("x.sum()"),
             Spelling("x.sum(-1).sum()"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": FORWARD},
         may_differ={"float32": FORWARD},
         why="rows are summed and rounded, then their sums",
         seen="Megatron-LM's loss over a sequence",
     ),
-    Formulation(
+    declare(
         name="mean of means",
-        cause=GROUPING,
         operands="x",
         spellings=(
             Spelling("x.mean()"),
             Spelling("x.mean(-1).mean()"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         may_differ={"float32": BOTH},
         why="rows are averaged and rounded, then their means",
         seen="PaddleFormers nn/criterion",
     ),
-    Formulation(
+    declare(
         name="variance",
-        cause=GROUPING,
         operands="x",
         spellings=(
             Spelling("x.var(-1, unbiased=False)"),
             Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
             Spelling("(x * x).mean(-1) - x.mean(-1) ** 2"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="squares of differences are summed, or the difference of two sums is rounded: the last loses digits",
         seen="StyleGAN's and BatchNorm's ports",
     ),
-    Formulation(
+    declare(
         name="order of three factors",
-        cause=GROUPING,
         operands="a b c",
         spellings=(
             Spelling("paddle.matmul(paddle.matmul(a, b), c)"),
@@ -156,9 +143,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="another product is rounded in between",
         seen="linear attention; MLA with absorbed weights in DeepSeek",
     ),
-    Formulation(
+    declare(
         name="merged low-rank adapter",
-        cause=GROUPING,
         operands="x w a b",
         spellings=(
             Spelling("paddle.matmul(x, w) + paddle.matmul(paddle.matmul(x, a), b)"),
@@ -169,22 +155,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the merged weight is rounded before the product, the adapter's result behind it",
         seen="paddlenlp peft/lora/lora_layers.py",
     ),
-    Formulation(
+    declare(
         name="residuals of parallel blocks",
-        cause=GROUPING,
         operands="x a m",
         spellings=(
             Spelling("x + a + m"),
             Spelling("x + (a + m)"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
         why="a sum of three is rounded in another order",
         seen="transformers models/gpt_neox",
     ),
-    Formulation(
+    declare(
         name="bias and residual",
-        cause=GROUPING,
         operands="x w b r",
         spellings=(
             Spelling("F.linear(x, w, b) + r"),
@@ -195,9 +178,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a sum of three is rounded in another order",
         seen="Megatron-LM's bias_dropout_add",
     ),
-    Formulation(
+    declare(
         name="sum over chosen experts",
-        cause=GROUPING,
         operands="y p",
         spellings=(
             Spelling("(y * p.unsqueeze(-1)).sum(1)"),
@@ -210,9 +192,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a sum keeps float32 inside, a chain of additions rounds each to 16 bits, a product sums in its own order",
         seen="PaddleFormers nn/experts.py; vLLM #15045; mlx-lm #938",
     ),
-    Formulation(
+    declare(
         name="row-parallel product",
-        cause=GROUPING,
         operands="x w",
         spellings=(
             Spelling("paddle.matmul(x, w)"),
@@ -224,9 +205,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="each part is rounded before they are added, as over two ranks",
         seen="Megatron-LM's RowParallelLinear; PaddleFormers transformers/mc2_parallel_linear.py",
     ),
-    Formulation(
+    declare(
         name="heads one by one in the output projection",
-        cause=GROUPING,
         operands="y w",
         spellings=(
             Spelling("paddle.matmul(y.flatten(1), w.flatten(0, 1))"),
@@ -238,9 +218,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="each head's part is rounded before they are added",
         seen="einsum attention of Mesh-TensorFlow ports",
     ),
-    Formulation(
+    declare(
         name="convolution of patches",
-        cause=GROUPING,
         operands="x w",
         spellings=(
             Spelling(
@@ -257,9 +236,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a convolution sums over the patch in another order than a product of rows",
         seen="ViT's patch embedding",
     ),
-    Formulation(
+    declare(
         name="1 x 1 convolution",
-        cause=GROUPING,
         operands="x w",
         spellings=(
             Spelling("F.conv2d(x, w)"),
@@ -270,9 +248,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a convolution sums over channels in another order than a product, and its backward as well",
         seen="ports of ConvNeXt",
     ),
-    Formulation(
+    declare(
         name="causal depthwise convolution",
-        cause=GROUPING,
         operands="x w",
         spellings=(
             Spelling("F.conv1d(x, w, padding=2, groups=x.shape[1])[:, :, : x.shape[2]]"),
@@ -288,22 +265,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a chain of products and additions rounds each step, the convolution once",
         seen="PaddleFormers transformers/qwen3_next/modeling.py; transformers models/mamba",
     ),
-    Formulation(
+    declare(
         name="running sum",
-        cause=GROUPING,
         operands="x",
         spellings=(
             Spelling("paddle.cumsum(x, -1)"),
             Spelling("paddle.matmul(x, paddle.triu(paddle.ones([x.shape[-1]] * 2, x.dtype)))"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         may_differ={"float32": BOTH},
         why="a running sum adds one after another, a product with ones in lanes",
         seen="Mamba-2's and gated linear attention's chunks",
     ),
-    Formulation(
+    declare(
         name="batched product or one for each",
-        cause=GROUPING,
         operands="x w",
         spellings=(
             Spelling("paddle.bmm(x, w)"),
@@ -314,15 +288,13 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the batched call has another kernel for thin products",
         seen="PaddleFormers nn/experts.py",
     ),
-    Formulation(
+    declare(
         name="length of a vector",
-        cause=GROUPING,
         operands="x",
         spellings=(
             Spelling("paddle.linalg.norm(x, 2, -1)"),
             Spelling("(x * x).sum(-1).sqrt()"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
         why="the norm's kernel squares and sums in wider numbers or other lanes",

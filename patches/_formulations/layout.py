@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, LAYOUT, Formulation, Spelling
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, LAYOUT, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Sample
 
+declare = declaring(LAYOUT)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="transposed key of a product",
-        cause=LAYOUT,
         operands="q k",
         spellings=(
             Spelling("paddle.matmul(q, k, transpose_y=True)", "torch.matmul(q, k.transpose(-1, -2))"),
@@ -21,9 +22,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a product has another kernel, with another order of sums, for each layout of its operands",
         seen="PaddleFormers nn/attention/eager_attention.py and transformers/ofa_utils.py; Paddle #72843",
     ),
-    Formulation(
+    declare(
         name="weight of a Linear layer",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("F.linear(x, w)"),
@@ -35,9 +35,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "product has another kernel, with another order of sums, for each layout of its operands",
         seen="PyTorch #148939; PaddleFormers transformers/tensor_parallel_utils.py",
     ),
-    Formulation(
+    declare(
         name="sum over an axis that is not the last in memory",
-        cause=LAYOUT,
         operands="x",
         spellings=(
             Spelling("x.transpose([0, 2, 1]).sum(-1)", "x.transpose(1, 2).sum(-1)"),
@@ -48,9 +47,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="rows that lie together are summed in lanes of a vector, rows that lie apart one after another",
         seen="Reformer of paddlenlp, transposes around its hashes",
     ),
-    Formulation(
+    declare(
         name="mean over an image",
-        cause=LAYOUT,
         operands="x",
         spellings=(
             Spelling("x.mean([2, 3])"),
@@ -61,9 +59,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="channels that lie last are summed one image point after another, channels that lie first in lanes",
         seen="paddle.vision's pooling against x.mean([2, 3])",
     ),
-    Formulation(
+    declare(
         name="softmax over another axis",
-        cause=LAYOUT,
         operands="x",
         spellings=(
             Spelling("F.softmax(x, 1)"),
@@ -77,9 +74,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a softmax over the last axis sums in lanes of a vector, one over another axis row by row",
         seen="PaddleFormers nn/moe_deepep/moe_gate.py",
     ),
-    Formulation(
+    declare(
         name="halves of one product",
-        cause=LAYOUT,
         operands="x",
         spellings=(
             Spelling("n = x.shape[-1] // 2\nF.silu(x[..., :n]) * x[..., n:]"),
@@ -90,9 +86,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the vectorised exponential has other last bits than the scalar one, which takes the ends of rows that lie apart",
         seen="PaddleFormers nn/mlp.py; docs/measurements.md",
     ),
-    Formulation(
+    declare(
         name="channels last",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("F.conv2d(x, w, padding=1)"),
@@ -106,9 +101,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="another kernel of the convolution sums over channels first",
         seen='paddle.vision with data_format="NHWC"',
     ),
-    Formulation(
+    declare(
         name="batch as one matrix",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("paddle.matmul(x, w)"),
@@ -122,9 +116,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradient of the weight is one product over all rows, or a product for each sentence and a sum of them",
         seen="paddlenlp's attention with 3-dimensional weights",
     ),
-    Formulation(
+    declare(
         name="product by transposing the result",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("paddle.matmul(x, w)"),
@@ -135,9 +128,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a product has another kernel, with another order of sums, for each layout of its operands",
         seen="Megatron-LM's column-parallel layers",
     ),
-    Formulation(
+    declare(
         name="batched product by transposing the result",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("paddle.matmul(x, w)"),
@@ -151,9 +143,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a product has another kernel, with another order of sums, for each layout of its operands",
         seen="attention that computes values by keys",
     ),
-    Formulation(
+    declare(
         name="product of heads by transposing the result",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("paddle.matmul(x, w)"),
@@ -167,9 +158,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a product has another kernel, with another order of sums, for each layout of its operands",
         seen="attention that computes values by keys",
     ),
-    Formulation(
+    declare(
         name="last token alone",
-        cause=LAYOUT,
         operands="x w",
         spellings=(
             Spelling("paddle.matmul(x, w)[:, -1:]"),
@@ -180,9 +170,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a row's products are summed in another order when there are fewer rows: the library takes another kernel",
         seen="generation with a cache: transformers #25420, litgpt #2165",
     ),
-    Formulation(
+    declare(
         name="scores of one query",
-        cause=LAYOUT,
         operands="q k",
         spellings=(
             Spelling("paddle.matmul(q, k, transpose_y=True)[:, :, -1:]"),

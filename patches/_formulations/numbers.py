@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, NUMBERS, Formulation, Spelling
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, NUMBERS, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Floats, Ints, Sample
 
+declare = declaring(NUMBERS)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="number as a tensor of the model's dtype",
-        cause=NUMBERS,
         operands="x c",
         spellings=(
             Spelling("x * c"),
@@ -20,9 +21,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the number is rounded to 16 bits before it multiplies",
         seen="PaddleFormers transformers/gemma3_text/modeling.py:56; transformers #29402",
     ),
-    Formulation(
+    declare(
         name="frequencies of a rotation",
-        cause=NUMBERS,
         operands="t base",
         spellings=(
             Spelling('t.unsqueeze(-1) * (1.0 / base ** (paddle.arange(0, 80, 2, dtype="float32") / 80))'),
@@ -34,9 +34,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a power, a reciprocal and an exponential are each rounded to float32 otherwise",
         seen="PaddleFormers transformers/qwen3_vl/modeling.py:126; ports of fairseq",
     ),
-    Formulation(
+    declare(
         name="angles in the model's dtype",
-        cause=NUMBERS,
         operands="x",
         spellings=(
             Spelling(
@@ -52,22 +51,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="positions and frequencies are rounded to 16 bits before the cosine",
         seen="gpt-neox #1003; transformers #29285 and #29496; Megatron-LM #744",
     ),
-    Formulation(
+    declare(
         name="cosines in the model's dtype",
-        cause=NUMBERS,
         operands="x f",
         spellings=(
             Spelling('x * paddle.cos(f.astype("float32")).astype(x.dtype)'),
             Spelling('(x.astype("float32") * paddle.cos(f.astype("float32"))).astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"bfloat16": BOTH},
         why="the cosine is rounded to 16 bits before it multiplies",
         seen="PaddleFormers transformers/llama/modeling.py; TransformerEngine #1245",
     ),
-    Formulation(
+    declare(
         name="angles by a product or a multiplication",
-        cause=NUMBERS,
         operands="t f",
         spellings=(
             Spelling("t.unsqueeze(-1) * f"),
@@ -82,9 +78,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradients of positions and frequencies are products of rows, or sums",
         seen="PaddleFormers transformers/qwen3_vl/modeling.py (outer) against paddleocr_vl (matmul)",
     ),
-    Formulation(
+    declare(
         name="cosine of joined halves",
-        cause=NUMBERS,
         operands="f",
         spellings=(
             Spelling("paddle.cos(paddle.concat([f, f], -1))"),
@@ -95,9 +90,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the halves' gradients are added before or behind the multiplication by the sine",
         seen="rotary tables of paddlenlp and transformers",
     ),
-    Formulation(
+    declare(
         name="steps of a schedule",
-        cause=NUMBERS,
         operands="x",
         spellings=(
             Spelling('x * paddle.linspace(0.0, 1.0, 57, dtype="float32").astype(x.dtype)'),
@@ -109,9 +103,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="linspace multiplies a rounded step from either end, a range is divided or multiplied by a rounded reciprocal",
         seen="stochastic depth: transformers models/swin; paddlenlp transformers/clap",
     ),
-    Formulation(
+    declare(
         name="noise schedule by products or logarithms",
-        cause=NUMBERS,
         operands="b",
         spellings=(
             Spelling("paddle.cumprod(1 - b, -1)"),
@@ -123,9 +116,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a running product rounds each factor, a running sum of logarithms each term",
         seen="diffusers against score-based samplers",
     ),
-    Formulation(
+    declare(
         name="table made in float64",
-        cause=NUMBERS,
         operands="x",
         spellings=(
             Spelling('x * paddle.exp(paddle.arange(57, dtype="float32") * (-math.log(10000.0) / 57)).astype(x.dtype)'),
@@ -136,9 +128,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the exponential is rounded from float64, or computed in float32",
         seen="sinusoidal positions: NumPy's float64 against paddle.arange",
     ),
-    Formulation(
+    declare(
         name="slopes of positions (ALiBi)",
-        cause=NUMBERS,
         operands="x",
         spellings=(
             Spelling(
@@ -157,9 +148,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the power is computed in float32, or in float64 and rounded",
         seen="paddlenlp transformers/llama (build_alibi_tensor); transformers models/bloom",
     ),
-    Formulation(
+    declare(
         name="label smoothing",
-        cause=NUMBERS,
         operands="x t c",
         spellings=(
             Spelling("F.cross_entropy(x, t, label_smoothing=c)"),
@@ -170,9 +160,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the loss in one call weights the log-probabilities of all classes otherwise",
         seen="paddlenlp transformers/glm/modeling.py:866",
     ),
-    Formulation(
+    declare(
         name="what fills masked places",
-        cause=NUMBERS,
         operands="x",
         spellings=(
             Spelling(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, ROUNDING, Formulation, Spelling
+from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, ROUNDING, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Floats, Sample
 
+declare = declaring(ROUNDING)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="RMSNorm: the cast and the weight",
-        cause=ROUNDING,
         operands="x w",
         spellings=(
             Spelling('y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w'),
@@ -23,9 +24,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the normalised value is rounded to 16 bits before the weight, or only behind it",
         seen="TransformerEngine #1132; transformers #33133 and #30236; PaddleFormers nn/norm.py",
     ),
-    Formulation(
+    declare(
         name="RMSNorm in 16 bits",
-        cause=ROUNDING,
         operands="x w",
         spellings=(
             Spelling('y = x.astype("float32")\ny = y * paddle.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)\ny.astype(x.dtype) * w'),
@@ -36,22 +36,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="squares, their mean and the root are each rounded to 16 bits, or kept in float32",
         seen="transformers #25421; apex #1652",
     ),
-    Formulation(
+    declare(
         name="RMSNorm: multiplied by rsqrt or divided by sqrt",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"),
             Spelling("x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="the reciprocal root is rounded before it multiplies; a division rounds once",
         seen="Llama's reference code against T5's",
     ),
-    Formulation(
+    declare(
         name="norm with the weight of one plus",
-        cause=ROUNDING,
         operands="y w",
         spellings=(
             Spelling('(y.astype("float32") * (1.0 + w.astype("float32"))).astype(y.dtype)'),
@@ -63,23 +60,20 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="1 + w loses digits of a small w in 16 bits; y + y * w rounds the product instead",
         seen="PaddleFormers transformers/gemma3_text/modeling.py",
     ),
-    Formulation(
+    declare(
         name="softmax in float32",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("F.softmax(x, -1)"),
             Spelling('F.softmax(x.astype("float32"), -1).astype(x.dtype)'),
             Spelling('F.softmax(x, -1, dtype="float32").astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": GRADIENT},
         why="the kernel computes in float32 in any case, but its backward reads probabilities that are rounded to 16 bits",
         seen="PaddleFormers nn/attention/eager_attention.py",
     ),
-    Formulation(
+    declare(
         name="probabilities in float32 beside the values",
-        cause=ROUNDING,
         operands="s v",
         spellings=(
             Spelling('paddle.matmul(F.softmax(s.astype("float32"), -1).astype(v.dtype), v)'),
@@ -90,9 +84,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="probabilities are rounded to 16 bits before they meet the values, or not",
         seen="flash attention against eager attention: PyTorch #151912",
     ),
-    Formulation(
+    declare(
         name="mask added in 16 bits",
-        cause=ROUNDING,
         operands="s m",
         spellings=(
             Spelling('F.softmax(s.astype("float32") + m.astype("float32"), -1).astype(s.dtype)'),
@@ -103,9 +96,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the sum of score and mask is rounded to 16 bits before the softmax",
         seen="transformers' eager attention; Megatron-LM's attention_softmax_in_fp32",
     ),
-    Formulation(
+    declare(
         name="scale of attention",
-        cause=ROUNDING,
         operands="q k",
         spellings=(
             Spelling("paddle.matmul(q, k, transpose_y=True) * q.shape[-1] ** -0.5"),
@@ -121,9 +113,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="scores are rounded after the scale or before it, and the scale divides or multiplies; both roots round twice",
         seen="PaddleFormers transformers/ofa_utils.py against nn/attention/eager_attention.py; Whisper scales both",
     ),
-    Formulation(
+    declare(
         name="division by a number",
-        cause=ROUNDING,
         operands="x c",
         spellings=(
             Spelling("x / c"),
@@ -134,9 +125,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="1 / c is rounded itself",
         seen="PaddleFormers trainer; PyTorch's own div against mul",
     ),
-    Formulation(
+    declare(
         name="division by a tensor",
-        cause=ROUNDING,
         operands="x y",
         spellings=(
             Spelling("x / y"),
@@ -148,9 +138,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the reciprocal is rounded itself",
         seen="ports of Keras",
     ),
-    Formulation(
+    declare(
         name="one by the root",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("paddle.rsqrt(x)"),
@@ -163,9 +152,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="two steps round twice; the power's backward is another formula",
         seen="Llama, T5, Gemma",
     ),
-    Formulation(
+    declare(
         name="rotation in float32",
-        cause=ROUNDING,
         operands="q c s",
         spellings=(
             Spelling("a, b = q.chunk(2, -1)\nq * c + paddle.concat([-b, a], -1) * s"),
@@ -183,9 +171,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="each product and the sum are rounded to 16 bits, or the result alone",
         seen="PaddleFormers transformers/llama/modeling.py:65; transformers models/llama/modeling_llama.py:166",
     ),
-    Formulation(
+    declare(
         name="router in float32",
-        cause=ROUNDING,
         operands="x w",
         spellings=(
             Spelling('F.softmax(F.linear(x, w).astype("float32"), -1)'),
@@ -199,9 +186,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the product is rounded to 16 bits before the softmax, or the router computes in float32",
         seen="PaddleFormers nn/moe_deepep/moe_gate.py; Megatron-LM's moe_router_dtype",
     ),
-    Formulation(
+    declare(
         name="choice before or after the softmax",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("p = paddle.topk(F.softmax(x, -1), 2)[0]\np / p.sum(-1, keepdim=True)"),
@@ -212,9 +198,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="another sum of exponentials is divided by, and the division by the sum of the chosen comes behind",
         seen="Qwen3-MoE's norm_topk_prob against Mixtral's",
     ),
-    Formulation(
+    declare(
         name="normalisation of the chosen weights in float64",
-        cause=ROUNDING,
         operands="p",
         spellings=(
             Spelling("p / p.sum(-1, keepdim=True)"),
@@ -225,22 +210,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="float64 rounds once at the end",
         seen="routers of PaddleFleet against Megatron-LM",
     ),
-    Formulation(
+    declare(
         name="routing weights in 16 bits",
-        cause=ROUNDING,
         operands="y s",
         spellings=(
             Spelling('p = F.softmax(s.astype("float32"), -1)\n(y.astype("float32") * p).astype(y.dtype)'),
             Spelling('p = F.softmax(s.astype("float32"), -1)\ny * p.astype(y.dtype)'),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"bfloat16": BOTH},
         why="the routing weight is rounded to 16 bits before it multiplies",
         seen="PaddleFormers transformers/qwen3_moe/modeling.py:347",
     ),
-    Formulation(
+    declare(
         name="routing weight before or behind the second product",
-        cause=ROUNDING,
         operands="h p w",
         spellings=(
             Spelling("paddle.matmul(h, w) * p"),
@@ -251,22 +233,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the weight multiplies each operand of a sum, or the sum",
         seen="Megatron-LM's moe_apply_probs_on_input",
     ),
-    Formulation(
+    declare(
         name="residual stream in float32",
-        cause=ROUNDING,
         operands="x a m",
         spellings=(
             Spelling("x + a + m"),
             Spelling('(x.astype("float32") + a.astype("float32") + m.astype("float32")).astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"bfloat16": FORWARD},
         why="each sum is rounded to 16 bits, or only the last",
         seen="Megatron-LM's fp32_residual_connection",
     ),
-    Formulation(
+    declare(
         name="soft cap in float32",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("paddle.tanh(x / 30.0) * 30.0"),
@@ -277,61 +256,52 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the quotient and the hyperbolic tangent are rounded to 16 bits, or the result alone",
         seen="transformers models/gemma2",
     ),
-    Formulation(
+    declare(
         name="sum in float64",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("x.sum()"),
             Spelling('x.astype("float64").sum().astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         may_differ={"float32": FORWARD},
         why="float64 rounds once at the end",
         seen="Megatron-LM's and PaddleFormers' logging of losses",
     ),
-    Formulation(
+    declare(
         name="mean of 16 bits in float32",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)"),
             Spelling('y = x.astype("float32")\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"bfloat16": BOTH},
         why="mean and differences are rounded to 16 bits, or kept in float32",
         seen="T5 and Gemma norms in ports",
     ),
-    Formulation(
+    declare(
         name="cube",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("x.pow(3)"),
             Spelling("x * x * x"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the backward of a power is 3 * x ** 2, that of a product adds three parts",
         seen="GELU by tanh: paddlenlp transformers/activations.py",
     ),
-    Formulation(
+    declare(
         name="decay of two steps",
-        cause=ROUNDING,
         operands="a b",
         spellings=(
             Spelling("paddle.exp(a) * paddle.exp(b)"),
             Spelling("paddle.exp(a + b)"),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="each exponential is rounded before the product, or the sum before the exponential",
         seen="Mamba's and RWKV's decays",
     ),
-    Formulation(
+    declare(
         name="number before or behind a product of three",
-        cause=ROUNDING,
         operands="x y c",
         spellings=(
             Spelling("c * x * y"),
@@ -343,22 +313,19 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="another product is rounded in between",
         seen="focal loss, gates of LSTM",
     ),
-    Formulation(
+    declare(
         name="straight-through estimator",
-        cause=ROUNDING,
         operands="x y",
         spellings=(
             Spelling("x + (y - x).detach()"),
             Spelling("y.detach() + (x - x.detach())"),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
         why="x + (y - x) is rounded twice and is not y",
         seen="transformers models/dac/modeling_dac.py",
     ),
-    Formulation(
+    declare(
         name="mixture of two",
-        cause=ROUNDING,
         operands="x y g",
         spellings=(
             Spelling("g * x + (1 - g) * y"),
@@ -369,9 +336,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="1 - g is rounded, or the difference is",
         seen="highway and GRU gates",
     ),
-    Formulation(
+    declare(
         name="classifier-free guidance",
-        cause=ROUNDING,
         operands="u t c",
         spellings=(
             Spelling("u + c * (t - u)"),
@@ -382,9 +348,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the difference is rounded, or both products are",
         seen="diffusers against other samplers",
     ),
-    Formulation(
+    declare(
         name="LayerNorm in float32",
-        cause=ROUNDING,
         operands="x w b",
         spellings=(
             Spelling("F.layer_norm(x, w.shape, w, b)"),
@@ -395,9 +360,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the backward of the kernel in 16 bits keeps fewer digits of what lies between",
         seen="Megatron-LM's LayerNorm in float32",
     ),
-    Formulation(
+    declare(
         name="scale of attention, head size 64",
-        cause=ROUNDING,
         operands="q k",
         spellings=(
             Spelling("paddle.matmul(q, k, transpose_y=True) * 0.125"),
@@ -409,9 +373,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the scale is a power of two, which moves the exponent and rounds nothing",
         seen="people expect the difference of other head sizes",
     ),
-    Formulation(
+    declare(
         name="rotation of halves",
-        cause=ROUNDING,
         operands="q c s",
         spellings=(
             Spelling("a, b = q.chunk(2, -1)\npaddle.concat([a * c - b * s, b * c + a * s], -1)"),
@@ -427,41 +390,35 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the products and sums of both are the same pairs",
         seen="PaddleFormers' rotate_half against GPT-NeoX's",
     ),
-    Formulation(
+    declare(
         name="square",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("x.pow(2)"),
             Spelling("x * x"),
             Spelling("paddle.square(x)"),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         equal=("float32", "bfloat16"),
         why="all three are one multiplication",
     ),
-    Formulation(
+    declare(
         name="GELU in float32",
-        cause=ROUNDING,
         operands="x",
         spellings=(
             Spelling("F.gelu(x)"),
             Spelling('F.gelu(x.astype("float32")).astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57)), Sample((5, 7))),
         equal=("float32", "bfloat16"),
         why="the kernel computes in float32 in any case, forward and backward",
         seen="PaddleFormers' activations in float32",
     ),
-    Formulation(
+    declare(
         name="sum of two in float32",
-        cause=ROUNDING,
         operands="x y",
         spellings=(
             Spelling("x + y"),
             Spelling('(x.astype("float32") + y.astype("float32")).astype(x.dtype)'),
         ),
-        samples=(Sample((33, 57), (33, 57)), Sample((5, 7), (5, 7))),
         equal=("float32", "bfloat16"),
         why="an addition of two numbers of 16 bits is computed in float32 and rounded once in any case",
     ),

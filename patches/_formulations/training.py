@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, TRAINING, Formulation, Spelling
+from padiff_shim.table.formulation import BOTH, FORWARD, TRAINING, Formulation, Spelling, declaring
 from padiff_shim.table.samples import Floats, Ints, Sample
 
+declare = declaring(TRAINING)
+
 FORMULATIONS: tuple[Formulation, ...] = (
-    Formulation(
+    declare(
         name="global norm of several gradients",
-        cause=TRAINING,
         operands="a b c",
         spellings=(
             Spelling("paddle.linalg.norm(paddle.stack([paddle.linalg.norm(g.flatten(), 2) for g in (a, b, c)]), 2)"),
@@ -21,9 +22,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="squares are summed over all elements, or norms are rounded and squared again",
         seen="PyTorch #133406; PaddleFormers trainer/trainer.py (ClipGradByGlobalNorm)",
     ),
-    Formulation(
+    declare(
         name="clipped gradient",
-        cause=TRAINING,
         operands="g n c",
         spellings=(
             Spelling("g * (c / n)"),
@@ -35,9 +35,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the quotient is rounded first, or the product",
         seen="torch.nn.utils.clip_grad_norm_ against paddle.nn.ClipGradByGlobalNorm",
     ),
-    Formulation(
+    declare(
         name="decoupled weight decay",
-        cause=TRAINING,
         operands="w u lr wd",
         spellings=(
             Spelling("w * (1 - lr * wd) - lr * u"),
@@ -49,9 +48,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="1 - lr * wd is rounded, or the decay is a term of the sum",
         seen="torch.optim.AdamW against AdamW of transformers and paddle.optimizer",
     ),
-    Formulation(
+    declare(
         name="moving average",
-        cause=TRAINING,
         operands="m g b",
         spellings=(
             Spelling("m * b + g * (1 - b)"),
@@ -63,9 +61,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="1 - b multiplies the gradient or the difference; a number of lerp is rounded to the tensors' dtype",
         seen="Adam's first moment: torch.optim against optax; EMA of diffusers",
     ),
-    Formulation(
+    declare(
         name="second moment",
-        cause=TRAINING,
         operands="v g b",
         spellings=(
             Spelling("v * b + (1 - b) * (g * g)"),
@@ -77,9 +74,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradient is squared first, or multiplied by 1 - b first",
         seen="torch.optim.Adam (addcmul) against paddle.optimizer.Adam",
     ),
-    Formulation(
+    declare(
         name="bias corrections of Adam",
-        cause=TRAINING,
         operands="m v lr",
         spellings=(
             Spelling("lr * (m / (1 - 0.9**3)) / (paddle.sqrt(v / (1 - 0.999**3)) + 1e-8)"),
@@ -91,9 +87,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the corrections divide the moments, or the learning rate and epsilon",
         seen="torch.optim.Adam against paddle.optimizer.Adam and TensorFlow's",
     ),
-    Formulation(
+    declare(
         name="root of Adam's corrected second moment",
-        cause=TRAINING,
         operands="v c",
         spellings=(
             Spelling("paddle.sqrt(v) / math.sqrt(c)"),
@@ -104,9 +99,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the quotient is rounded before the root, or behind it",
         seen="torch.optim.Adam against Adam as its paper writes it",
     ),
-    Formulation(
+    declare(
         name="Adam's step with decoupled decay",
-        cause=TRAINING,
         operands="w m d lr wd c",
         spellings=(
             Spelling("w * (1 - lr * wd) + (-lr / c) * m / d"),
@@ -122,9 +116,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the learning rate and the correction multiply the moment, or the quotient; the decay is a factor or a term",
         seen="torch.optim.AdamW against AdamW as its paper writes it",
     ),
-    Formulation(
+    declare(
         name="Adam's step",
-        cause=TRAINING,
         operands="w m d lr c",
         spellings=(
             Spelling("w + (-lr / c) * m / d"),
@@ -140,9 +133,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the learning rate and the correction multiply the moment, or the quotient",
         seen="torch.optim.Adam against Adam as its paper writes it",
     ),
-    Formulation(
+    declare(
         name="weight updated in 16 bits or in float32",
-        cause=TRAINING,
         operands="w u lr",
         spellings=(
             Spelling("w - lr * u"),
@@ -153,9 +145,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="lr * u is rounded to 16 bits before it is subtracted",
         seen="multi_precision=True of paddle.optimizer",
     ),
-    Formulation(
+    declare(
         name="gradient of micro-batches",
-        cause=TRAINING,
         operands="x w",
         spellings=(
             Spelling("paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]"),
@@ -171,9 +162,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="each micro-batch's gradient is rounded before they are added",
         seen="gradient_accumulation_steps: transformers #24725, huggingface/blog #2414",
     ),
-    Formulation(
+    declare(
         name="loss or gradient divided by the number of micro-batches",
-        cause=TRAINING,
         operands="x w",
         spellings=(
             Spelling("paddle.grad((paddle.matmul(x, w) ** 2).mean() / 3, w)[0]"),
@@ -185,9 +175,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="1 / n is rounded at the beginning of the backward, or the gradient at its end",
         seen="LaTeX-OCR #148",
     ),
-    Formulation(
+    declare(
         name="loss scaled by a number that is no power of two",
-        cause=TRAINING,
         operands="x w",
         spellings=(
             Spelling("paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]"),
@@ -199,48 +188,41 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the scale is rounded in each step of the backward",
         seen="static loss scales of 1000",
     ),
-    Formulation(
+    declare(
         name="gradients accumulated in 16 bits or in float32",
-        cause=TRAINING,
         operands="a b c d",
         spellings=(
             Spelling("a + b + c + d"),
             Spelling('(a.astype("float32") + b.astype("float32") + c.astype("float32") + d.astype("float32")).astype(a.dtype)'),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"bfloat16": FORWARD},
         why="each addition is rounded to 16 bits, or the sum alone",
         seen="main_grad of PaddleFormers (transformers/fp8_utils.py) and Megatron-LM",
     ),
-    Formulation(
+    declare(
         name="order of a sum over ranks",
-        cause=TRAINING,
         operands="a b c d",
         spellings=(
             Spelling("a + b + c + d"),
             Spelling("(a + b) + (c + d)"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
         why="a ring adds one rank after another, a tree adds pairs",
         seen="all-reduce by a ring or a tree: nccl #855 and #1055",
     ),
-    Formulation(
+    declare(
         name="mean over ranks",
-        cause=TRAINING,
         operands="a b c",
         spellings=(
             Spelling("(a + b + c) / 3"),
             Spelling("a / 3 + b / 3 + c / 3"),
         ),
-        samples=(Sample((33, 57), (33, 57), (33, 57)), Sample((5, 7), (5, 7), (5, 7))),
         differs={"float32": FORWARD, "bfloat16": FORWARD},
         why="the sum is divided, or each rank's gradient before the sum",
         seen="DistributedDataParallel of Torch divides first",
     ),
-    Formulation(
+    declare(
         name="momentum with the learning rate inside",
-        cause=TRAINING,
         operands="w m g lr",
         spellings=(
             Spelling("w - lr * (m * 0.9 + g)"),
@@ -251,9 +233,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the learning rate multiplies the sum, or each term",
         seen="Caffe's and TensorFlow's SGD against Torch's",
     ),
-    Formulation(
+    declare(
         name="loss of a sequence in parts",
-        cause=TRAINING,
         operands="x t",
         spellings=(
             Spelling('F.cross_entropy(x, t, reduction="sum") / t.shape[0]'),
@@ -268,9 +249,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the parts are rounded before they are added",
         seen="chunked cross entropy: PaddleFormers nn/criterion/loss_utils.py",
     ),
-    Formulation(
+    declare(
         name="loss scaled by a power of two",
-        cause=TRAINING,
         operands="x w",
         spellings=(
             Spelling("paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]"),
@@ -281,9 +261,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a power of two moves exponents and rounds nothing, as long as nothing overflows or underflows",
         seen="paddle.amp.GradScaler",
     ),
-    Formulation(
+    declare(
         name="step with the sign in the number",
-        cause=TRAINING,
         operands="w u lr",
         spellings=(
             Spelling("w - lr * u"),
