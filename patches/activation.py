@@ -30,18 +30,14 @@ tanh_shrink = unary(F.tanhshrink, name="tanh_shrink", inplace=False)
 
 _ROWS = (Sample((3, 4)), Sample((2, 3, 4), axis=1), Sample((5,), axis=0), Sample((2, 0, 4)))
 
-
-@op(
+softmax = op(
     "x|input axis|dim=-1",
     inplace=True,
     legacy=True,
     model=models.Softmax(),
     samples=_ROWS,
     refusals=(Sample((3, 4), axis=7),),
-)
-def softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """``torch.softmax``."""
-    return torch.softmax(x, axis)
+)(torch.softmax)
 
 
 def _clipped_sum(own: Callable[..., Any], x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -68,16 +64,8 @@ def curve(params: str, *values: Any, legacy: Any = True, **options: Any) -> Call
     return op(params, legacy=legacy, samples=samples, elementwise=True, **options)
 
 
-@curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=ELU, ties=_KINK)
-def elu(x: torch.Tensor, alpha: float) -> torch.Tensor:
-    """``torch.nn.functional.elu``."""
-    return F.elu(x, alpha)
-
-
-@curve("x alpha=1.0", (1.0,), (0.25,), deviations=ROUNDED, faults=CELU)
-def celu(x: torch.Tensor, alpha: float) -> torch.Tensor:
-    """``torch.nn.functional.celu``."""
-    return F.celu(x, alpha)
+elu = curve("x alpha=1.0", (1.0,), (0.25,), inplace=True, deviations=ROUNDED, faults=ELU, ties=_KINK)(F.elu)
+celu = curve("x alpha=1.0", (1.0,), (0.25,), deviations=ROUNDED, faults=CELU)(F.celu)
 
 
 @curve(
@@ -93,7 +81,7 @@ def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     return torch.ops.aten.elu(x, alpha, scale)
 
 
-@curve(
+hardshrink = curve(
     "x|input threshold|lambd=0.5",
     (0.5,),
     (0.0,),
@@ -102,19 +90,13 @@ def selu(x: torch.Tensor, scale: float, alpha: float) -> torch.Tensor:
     steps=True,
     ties=Kinks(steps=True),
     note="the gradient at the threshold itself is Torch's, 0; Paddle 3's is 1",
-)
-def hardshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
-    """``torch.nn.functional.hardshrink``."""
-    return F.hardshrink(x, threshold)
+)(F.hardshrink)
 
+softshrink = curve(
+    "x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5", deviations=ROUNDED, ties=_KINK
+)(F.softshrink)
 
-@curve("x|input threshold|lambd=0.5", (0.5,), (0.0,), legacy="softshrink: x threshold|lambda=0.5", deviations=ROUNDED, ties=_KINK)
-def softshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
-    """``torch.nn.functional.softshrink``."""
-    return F.softshrink(x, threshold)
-
-
-@curve(
+hardtanh = curve(
     "x t_min=0.0 t_max=24.0",
     (-1.0, 1.0),
     (0.0, 0.5),
@@ -122,10 +104,7 @@ def softshrink(x: torch.Tensor, threshold: float) -> torch.Tensor:
     legacy="brelu: x t_min=0.0 t_max=24.0",
     deviations=ROUNDED,
     ties=_KINK,
-)
-def hardtanh(x: torch.Tensor, low: float, high: float) -> torch.Tensor:
-    """``torch.nn.functional.hardtanh``."""
-    return F.hardtanh(x, low, high)
+)(F.hardtanh)
 
 
 @curve(
@@ -143,7 +122,7 @@ def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     return F.hardsigmoid(x) if (slope, offset) == (0.1666667, 0.5) else F.hardtanh(x * slope + offset, 0.0, 1.0)
 
 
-@curve(
+leaky_relu = curve(
     "x negative_slope=0.02",
     (0.01,),
     (0.3,),
@@ -152,22 +131,15 @@ def hardsigmoid(x: torch.Tensor, slope: float, offset: float) -> torch.Tensor:
     deviations=ROUNDED,
     ties=_KINK,
     note="the gradient at 0 is Torch's, the slope; Paddle's own is 1",
-)
-def leaky_relu(x: torch.Tensor, negative_slope: float) -> torch.Tensor:
-    """``torch.nn.functional.leaky_relu``."""
-    return F.leaky_relu(x, negative_slope)
+)(F.leaky_relu)
 
-
-@curve(
+softplus = curve(
     "x|input beta=1.0 threshold=20.0",
     (1.0, 20.0),
     (2.0, 1.5),
     note="Paddle computes log(1 + exp(x)), so that small results have few digits, and none below 6e-8 in float32",
     faults={"log(1+exp(x))": Fault(log_of_one_plus, precision=True, narrow=True)},
-)
-def softplus(x: torch.Tensor, beta: float, threshold: float) -> torch.Tensor:
-    """``torch.nn.functional.softplus``."""
-    return F.softplus(x, beta, threshold)
+)(F.softplus)
 
 
 @curve("x threshold|lambda=20.0", (20.0,), legacy="mish: x threshold|lambda=20.0", faults=MISH)
@@ -178,10 +150,16 @@ def mish(x: torch.Tensor, threshold: float) -> torch.Tensor:
     return F.mish(x)
 
 
-@curve("x threshold=1.0 value=0.0", (1.0, 0.0), (0.0, 0.0), inplace=True, deviations=ROUNDED, steps=True, ties=Kinks(steps=True))
-def thresholded_relu(x: torch.Tensor, threshold: float, value: float) -> torch.Tensor:
-    """``torch.nn.functional.threshold``."""
-    return F.threshold(x, threshold, value)
+thresholded_relu = curve(
+    "x threshold=1.0 value=0.0",
+    (1.0, 0.0),
+    (0.0, 0.0),
+    inplace=True,
+    deviations=ROUNDED,
+    steps=True,
+    ties=Kinks(steps=True),
+    name="thresholded_relu",
+)(F.threshold)
 
 
 @curve("x scale_a=0.67 scale_b=1.7159", (0.67, 1.7159), (2.0, 0.5), deviations=ROUNDED)
@@ -204,22 +182,15 @@ def rrelu(x: torch.Tensor, lower: float, upper: float, is_test: bool) -> torch.T
     return F.rrelu(x, lower, upper, not is_test)
 
 
-@op("x|input axis|dim=-1", legacy=True, samples=_ROWS, faults=clipped(lambda axis: axis))
-def log_softmax(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """``torch.log_softmax``."""
-    return torch.log_softmax(x, axis)
+log_softmax = op("x|input axis|dim=-1", legacy=True, samples=_ROWS, faults=clipped(lambda axis: axis))(torch.log_softmax)
 
-
-@op(
+glu = op(
     "x axis=-1",
     c=False,
     promote="same",
     doors=(function("paddle.nn.functional.glu", "x|input axis|dim=-1"),),
     samples=(Sample((3, 4)), Sample((2, 4, 3), axis=1), Sample((4,), axis=0)),
-)
-def glu(x: torch.Tensor, axis: int) -> torch.Tensor:
-    """``torch.nn.functional.glu``."""
-    return F.glu(x, axis)
+)(F.glu)
 
 
 @op("x y=None", tensors=2, promote="same", samples=(Sample((3, 4)), Sample((2, 3, 4), (2, 3, 4)), Sample((3, 4), (3, 4))))

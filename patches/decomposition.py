@@ -195,10 +195,9 @@ def eig(x: torch.Tensor) -> tuple[Any, ...]:
     return tuple(torch.linalg.eig(x))
 
 
-@op("x", legacy=True, promote="same", complex=True, gradient=False, aligned=_aligned.eigenvalues)
-def eigvals(x: torch.Tensor) -> torch.Tensor:
-    """``torch.linalg.eigvals``."""
-    return torch.linalg.eigvals(x)
+eigvals = op("x", name="eigvals", legacy=True, promote="same", complex=True, gradient=False, aligned=_aligned.eigenvalues)(
+    torch.linalg.eigvals
+)
 
 
 @op(
@@ -235,6 +234,7 @@ def _whole(name: str, params: str, **options: Any) -> Any:
     """A decorator: a function of ``paddle.linalg`` that Paddle itself makes of several ops."""
     return op(
         params,
+        name=name,
         c=False,
         promote="same",
         amp="matmul_v2",
@@ -244,10 +244,9 @@ def _whole(name: str, params: str, **options: Any) -> Any:
     )
 
 
-@_whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))), faults={**FEW_SQUARINGS, **DEGREE_OF_EIGHT})
-def matrix_exp(x: torch.Tensor) -> torch.Tensor:
-    """``torch.linalg.matrix_exp``."""
-    return torch.linalg.matrix_exp(x)
+matrix_exp = _whole("matrix_exp", "x", samples=(SQUARE, Sample((3, 3))), faults={**FEW_SQUARINGS, **DEGREE_OF_EIGHT})(
+    torch.linalg.matrix_exp
+)
 
 
 @_whole("pinv", "x rcond=1e-15 hermitian=False", samples=(TALL, Sample((1, 3, 5))), copies_result=True, faults=THROUGH_FACTORS)
@@ -271,10 +270,9 @@ def cholesky_inverse(x: torch.Tensor, upper: bool) -> torch.Tensor:
 _OVERWRITES = "Paddle writes ones into x on its way, and then refuses its backward"
 
 
-@_whole("householder_product", "x tau", tensors=2, overwrites=("x",), note=_OVERWRITES)
-def householder_product(x: torch.Tensor, tau: torch.Tensor) -> torch.Tensor:
-    """``torch.linalg.householder_product``."""
-    return torch.linalg.householder_product(x, tau)
+householder_product = _whole("householder_product", "x tau", tensors=2, overwrites=("x",), note=_OVERWRITES)(
+    torch.linalg.householder_product
+)
 
 
 @_whole("ormqr", "x tau y left=True transpose=False", tensors=3, overwrites=("x",), note=_OVERWRITES)

@@ -271,17 +271,14 @@ def polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
     return torch.polygamma(n, x)
 
 
-@op(
+nan_to_num = op(
     "x nan=0.0 posinf=None neginf=None",
     c=False,
     doors=(function("paddle.nan_to_num", "x nan=0.0 posinf=None neginf=None"),),
     samples=(*UNARY, Sample((3, 4), nan=1.0, posinf=2.0, neginf=-2.0)),
     elementwise=True,
     exact=True,
-)
-def nan_to_num(x: torch.Tensor, nan: float, posinf: float | None, neginf: float | None) -> torch.Tensor:
-    """``torch.nan_to_num``."""
-    return torch.nan_to_num(x, nan, posinf, neginf)
+)(torch.nan_to_num)
 
 
 @op(
@@ -298,27 +295,21 @@ def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return functools.reduce(torch.add, inputs)
 
 
-@op("x", c=False, doors=(function("paddle.sinc", "x"),), samples=UNARY, elementwise=True, faults={"nan->1": Fault(hidden_nan)})
-def sinc(x: torch.Tensor) -> torch.Tensor:
-    """``torch.sinc``."""
-    return torch.sinc(x)
+sinc = op(
+    "x", c=False, doors=(function("paddle.sinc", "x"),), samples=UNARY, elementwise=True, faults={"nan->1": Fault(hidden_nan)}
+)(torch.sinc)
 
-
-@op(
+multigammaln = op(
     "x p",
+    name="multigammaln",
     c=False,
     promote="same",
     doors=(function("paddle.multigammaln", "x p"),),
     samples=ranged(each((Sample((3, 4)), Sample((2, 3, 4))), p=(1, 3)), 1.5, 3),
     elementwise=True,
     deviations=ROUNDED,
+)(torch.special.multigammaln)
+
+polar = op("x|abs y|angle", tensors=2, c=False, promote="same", complex=True, doors=(function("paddle.polar", "x|abs y|angle"),))(
+    torch.polar
 )
-def multigammaln(x: torch.Tensor, p: int) -> torch.Tensor:
-    """``torch.special.multigammaln``."""
-    return torch.special.multigammaln(x, p)
-
-
-@op("x|abs y|angle", tensors=2, c=False, promote="same", complex=True, doors=(function("paddle.polar", "x|abs y|angle"),))
-def polar(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """``torch.polar``."""
-    return torch.polar(x, y)

@@ -43,10 +43,9 @@ def concat(x: Sequence[torch.Tensor], axis: Any) -> torch.Tensor:
     return torch.cat(x, int(axis))
 
 
-@op("x|input|tensors axis|dim=0", operands=True, samples=(Sample((2, 3), (2, 3)), Sample((3,), (3,), axis=-1)), **MOVED)
-def stack(x: Sequence[torch.Tensor], axis: int) -> torch.Tensor:
-    """``torch.stack``."""
-    return torch.stack(x, axis)
+stack = op("x|input|tensors axis|dim=0", operands=True, samples=(Sample((2, 3), (2, 3)), Sample((3,), (3,), axis=-1)), **MOVED)(
+    torch.stack
+)
 
 
 @op("x sections axis=0", samples=(Sample((5, 4), sections=[2, -1]), Sample((2, 6), sections=[1, 2, 3], axis=1)), **MOVED)
@@ -127,16 +126,8 @@ def roll(x: torch.Tensor, shifts: Any, axis: Any) -> torch.Tensor:
     return torch.roll(x, integers(shifts), over) if over else torch.roll(x, integers(shifts))
 
 
-@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=-1)), complex=True, **MOVED)
-def tril(x: torch.Tensor, diagonal: int) -> torch.Tensor:
-    """``torch.tril``."""
-    return torch.tril(x, diagonal)
-
-
-@op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=1)), complex=True, **MOVED)
-def triu(x: torch.Tensor, diagonal: int) -> torch.Tensor:
-    """``torch.triu``."""
-    return torch.triu(x, diagonal)
+tril = op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=-1)), complex=True, **MOVED)(torch.tril)
+triu = op("x|input diagonal=0", samples=(Sample((3, 4)), Sample((2, 4, 4), diagonal=1)), complex=True, **MOVED)(torch.triu)
 
 
 @op(
@@ -202,10 +193,7 @@ def masked_fill(x: torch.Tensor, mask: torch.Tensor, value: Any) -> torch.Tensor
     return torch.where(mask, value.to(x.dtype), x)
 
 
-@op("x|input mask", tensors=2, samples=(Sample((3, 4), Bools((3, 4))),), unread=("x",), **MOVED)
-def masked_select(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """``torch.masked_select``."""
-    return torch.masked_select(x, mask)
+masked_select = op("x|input mask", tensors=2, samples=(Sample((3, 4), Bools((3, 4))),), unread=("x",), **MOVED)(torch.masked_select)
 
 
 @op(

@@ -192,10 +192,7 @@ def multinomial(x: torch.Tensor, num_samples: Any, replacement: bool) -> torch.T
     return torch.multinomial(x, int(num_samples), replacement)
 
 
-@op("x", random=always)
-def poisson(x: torch.Tensor) -> torch.Tensor:
-    """``torch.poisson``."""
-    return torch.poisson(x)
+poisson = op("x", random=always)(torch.poisson)
 
 
 @op("count prob", tensors=2, random=always, gradient=False)

@@ -143,7 +143,7 @@ def _lengthened(own: Any, x: torch.Tensor, p: float, axis: int, max_norm: float)
     return _shortened(x, p, axis, max_norm, 1e-7)
 
 
-@op(
+renorm = op(
     "x p axis max_norm",
     inplace=True,
     legacy=True,
@@ -152,10 +152,7 @@ def _lengthened(own: Any, x: torch.Tensor, p: float, axis: int, max_norm: float)
     faults={"norm+1e-7": Fault(_lengthened)},
     deviations=_SMALL,
     samples=each((Sample((3, 4), axis=0), Sample((2, 3, 4), axis=1)), p=(2.0, 1.0), max_norm=(0.5, 100.0)),
-)
-def renorm(x: torch.Tensor, p: float, axis: int, max_norm: float) -> torch.Tensor:
-    """``torch.renorm``."""
-    return torch.renorm(x, p, axis, max_norm)
+)(torch.renorm)
 
 
 @op(
@@ -226,10 +223,9 @@ def cross(x: torch.Tensor, y: torch.Tensor, axis: int) -> torch.Tensor:
     return torch.linalg.cross(x, y, dim=list(x.shape).index(3) if axis == _FIRST_OF_THREE else axis)
 
 
-@op("x y", tensors=2, legacy=True, samples=(Sample((2, 3), (3, 2)), Sample((3,), (2, 2)), Sample((2, 1, 3), (4,))))
-def kron(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """``torch.kron``."""
-    return torch.kron(x, y)
+kron = op("x y", tensors=2, legacy=True, samples=(Sample((2, 3), (3, 2)), Sample((3,), (2, 2)), Sample((2, 1, 3), (4,))))(
+    torch.kron
+)
 
 
 @op(

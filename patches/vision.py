@@ -101,7 +101,7 @@ def interp_antialias(*arguments: Any) -> torch.Tensor:
     return _interpolated(*arguments, antialias=True)
 
 
-@op(
+grid_sample = op(
     "x grid mode='bilinear' padding_mode='zeros' align_corners=True",
     tensors=2,
     legacy="grid_sampler: x grid * mode='bilinear' padding_mode='zeros' align_corners=True",
@@ -113,10 +113,7 @@ def interp_antialias(*arguments: Any) -> torch.Tensor:
         Sample((2, 3, 4, 5), Floats((2, 3, 4, 2), -1.2, 1.2), padding_mode="reflection"),
         Sample((1, 2, 4, 3, 3), Floats((1, 3, 2, 2, 3), -1.2, 1.2)),
     ),
-)
-def grid_sample(x: Any, grid: Any, mode: str, padding_mode: str, align_corners: bool) -> torch.Tensor:
-    """``torch.nn.functional.grid_sample``."""
-    return F.grid_sample(x, grid, mode, padding_mode, align_corners)
+)(F.grid_sample)
 
 
 @op(
