@@ -18,17 +18,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from ..language import marked
 from .samples import Bools, Floats, Ints, Sample, each, ranged
 from .signature import REQUIRED, parse
 
-if TYPE_CHECKING:
-    from typing import Unpack
-
 __all__ = [
-    "Bools", "Definition", "Entry", "Fault", "Floats", "Ints", "KernelLimits", "Op", "OpFields", "Sample", "c_op", "each",
+    "Bools", "Definition", "Entry", "Fault", "Floats", "Ints", "KernelLimits", "Op", "Sample", "c_op", "each",
     "function", "legacy_op", "method", "op", "operator", "ranged",
 ]  # fmt: skip
 
@@ -126,105 +123,6 @@ class Definition(NamedTuple):
         return self.formula(*args)
 
 
-class OpFields(TypedDict, total=False):
-    """The fields of an :class:`Op` that may be left out: keywords of :func:`op`."""
-
-    samples: tuple[Sample, ...]
-    """Arguments to try the op with."""
-    refusals: tuple[Sample, ...]
-    """Arguments that Paddle refuses; under the shim they raise the same type of error."""
-    tensors: int
-    """How many leading parameters are tensors (or numbers in a tensor's place); 1 if left out. 0 for an op that creates its
-    result from numbers: ``shape``, ``dtype`` and ``place`` are Torch's for the formula, and ``var``, what it fills."""
-    operands: bool
-    """The first parameter is a sequence of tensors, and the only one with tensors."""
-    results: tuple[str, ...]
-    """Names of the results; ``("out",)`` if left out."""
-    writes: Mapping[int, str]
-    """Position of a result -> name of the operand in whose memory it is written (running statistics). Where the formula has
-    None for it, that operand stays as it is."""
-    overwrites: tuple[str, ...]
-    """Operands that Paddle's function spoils on its way to its result: a comparison gives Torch's formula copies."""
-    scratch: tuple[str, ...]
-    """Results that are not judged: those that no program reads."""
-    unwritten: tuple[str, ...]
-    """Results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will: they
-    hold whatever lay in memory, and are neither judged nor recorded."""
-    unset: Mapping[str, str]
-    """Results that are tensors without memory in Paddle where the formula gives None -> the operand whose shape they have; ""
-    where that is [0]."""
-    integers: tuple[str, ...]
-    """Operands that may be whole numbers, and then have no gradient, where no sample gives them as such."""
-    promote: str
-    """``"result"``, if left out: every tensor is cast to the dtype that the native op returns before the formula runs.
-    ``"none"`` leaves dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers).
-    ``"same"`` casts nothing where all float operands share one dtype, and leaves other calls native, without a question about
-    dtypes. ``"alike"`` is ``"result"`` where they share one, or have one by autocast, and leaves other calls native (ops whose
-    parts each compute in the dtype of their own operands)."""
-    integer: bool
-    """Integer and bool results are computed by the formula too; otherwise they stay native, being exact in both."""
-    elementwise: bool
-    """An element of the result depends on the operands' elements in its place only (asked where an in-place op of several
-    tensors has the target as another operand, too)."""
-    exact: bool
-    """The op moves or selects values and rounds nothing: substituted in reference mode, so that Torch's graph goes on through
-    it; in compare mode a value that differs is wrong, and gradients are sums of what arrives."""
-    complex: bool
-    """It takes complex operands as well; otherwise such calls stay native."""
-    random: Callable[..., bool] | None
-    """Called with the op's arguments, as Paddle made the call: whether this call draws random numbers. Such calls are
-    substituted in a mode with ``random="torch"`` only. The native op never runs to learn about them: Paddle's generator stays
-    where it is."""
-    limits: KernelLimits
-    """What Paddle's kernel does not stand."""
-    passes_empty: bool
-    """An operand without elements adds nothing to what others give; other calls with one stay native."""
-    gradient: bool
-    """False where Paddle gives the results no gradient, whatever Torch would."""
-    copies_result: bool
-    """Torch's backward reads the result where Paddle's does not. The program may change it, so Torch's graph keeps a copy."""
-    unread: tuple[str, ...]
-    """Operands that Torch's graph keeps although its backward does not read their values, so that they may change."""
-    by_layout: bool
-    """Torch chooses by the operands' sizes and strides, too, what its backward reads (beyond copying what has strides)."""
-    layouts: Mapping[str, str]
-    """``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy."""
-    products: bool
-    """Paddle's function in Python multiplies or convolves inside, by the kernel that ``amp`` names: autocast casts there even
-    where all operands are float32."""
-    probes: Mapping[str, Callable[..., Any]]
-    """Parameters of the op that no entry point has: name -> function of Paddle's own function and of one that makes its
-    tensors, called once a process, whose answer is the parameter's value. For what Paddle's versions compute otherwise."""
-    definition: Definition | None
-    """The op by Torch's own definition, where Paddle means another by the name."""
-    differs: Callable[..., str] | None
-    """Called with the formula's arguments; a sentence for the run where Paddle's and Torch's definitions give this call another
-    value or gradient, else ``""``."""
-    model: Any
-    """The op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients."""
-    deviations: Mapping[str, str]
-    """Where native Paddle differs from the formula by more than rounding on the op's own samples: ``"float64"`` (or another
-    dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone."""
-    faults: Mapping[str, Fault]
-    """What a kernel is known to compute instead: a name -> a :class:`Fault`. For ops without a model; a comparison gives the
-    name where that formula, or its gradient, explains the whole tensor."""
-    ties: Any
-    """Where the op has several right answers, and which (:mod:`padiff_shim.numerics.ties`): equal elements of a maximum, the
-    kink of an absolute value, half of a whole number. Of such a difference a comparison says TIE."""
-    steps: bool
-    """Its result jumps where an operand passes some point (``floor``, ``argmax``): differences before it are amplified there,
-    and reports say so."""
-    oracle: Formula | None
-    """What the op means, as a Torch formula of its parameters, where Torch's own kernel computes something else: a comparison
-    holds both kernels against it."""
-    aligned: Callable[..., Sequence[Any]] | None
-    """Of results that the op leaves free in part (an order, signs, a basis): called with the formula's results and with others
-    of the same call, gives the former as near to the latter as the op's meaning allows. Comparisons call it before they
-    judge."""
-    note: str
-    """One sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md."""
-
-
 @dataclass(frozen=True, eq=False)
 class Op:
     """A Paddle op and the Torch formula that stands for it; calling it calls the formula.
@@ -236,7 +134,7 @@ class Op:
         entries: where Paddle programs call the op.
         amp: the names under which autocast lists the op, the second beside a Python number.
 
-    :class:`OpFields` says what the other fields mean.
+    What stands below each other field says what it means; all may be left out, as keywords of :func:`op`.
 
     >>> double = op("x", name="double", samples=(Sample((3,)),))(lambda x: x + x)
     >>> double(21), double.names, double.entries[0].target
@@ -249,41 +147,99 @@ class Op:
     entries: tuple[Entry, ...]
     amp: tuple[str, str] = ("", "")
     samples: tuple[Sample, ...] = ()
+    """Arguments to try the op with."""
     refusals: tuple[Sample, ...] = ()
+    """Arguments that Paddle refuses; under the shim they raise the same type of error."""
     tensors: int = 1
+    """How many leading parameters are tensors (or numbers in a tensor's place); 1 if left out. 0 for an op that creates its
+    result from numbers: ``shape``, ``dtype`` and ``place`` are Torch's for the formula, and ``var``, what it fills."""
     operands: bool = False
+    """The first parameter is a sequence of tensors, and the only one with tensors."""
     results: tuple[str, ...] = ("out",)
+    """Names of the results; ``("out",)`` if left out."""
     writes: Mapping[int, str] = field(default_factory=dict)
+    """Position of a result -> name of the operand in whose memory it is written (running statistics). Where the formula has
+    None for it, that operand stays as it is."""
     overwrites: tuple[str, ...] = ()
+    """Operands that Paddle's function spoils on its way to its result: a comparison gives Torch's formula copies."""
     scratch: tuple[str, ...] = ()
+    """Results that are not judged: those that no program reads."""
     unwritten: tuple[str, ...] = ()
+    """Results that nobody but Paddle's own backward reads, and that its kernel leaves unwritten where no backward will: they
+    hold whatever lay in memory, and are neither judged nor recorded."""
     unset: Mapping[str, str] = field(default_factory=dict)
+    """Results that are tensors without memory in Paddle where the formula gives None -> the operand whose shape they have; ""
+    where that is [0]."""
     integers: tuple[str, ...] = ()
+    """Operands that may be whole numbers, and then have no gradient, where no sample gives them as such."""
     promote: str = "result"
+    """``"result"``, if left out: every tensor is cast to the dtype that the native op returns before the formula runs.
+    ``"none"`` leaves dtypes to the formula (layer norm keeps float32 weights beside float16 input; labels stay integers).
+    ``"same"`` casts nothing where all float operands share one dtype, and leaves other calls native, without a question about
+    dtypes. ``"alike"`` is ``"result"`` where they share one, or have one by autocast, and leaves other calls native (ops whose
+    parts each compute in the dtype of their own operands)."""
     integer: bool = False
+    """Integer and bool results are computed by the formula too; otherwise they stay native, being exact in both."""
     elementwise: bool = False
+    """An element of the result depends on the operands' elements in its place only (asked where an in-place op of several
+    tensors has the target as another operand, too)."""
     exact: bool = False
+    """The op moves or selects values and rounds nothing: substituted in reference mode, so that Torch's graph goes on through
+    it; in compare mode a value that differs is wrong, and gradients are sums of what arrives."""
     complex: bool = False
+    """It takes complex operands as well; otherwise such calls stay native."""
     random: Callable[..., bool] | None = None
+    """Called with the op's arguments, as Paddle made the call: whether this call draws random numbers. Such calls are
+    substituted in a mode with ``random="torch"`` only. The native op never runs to learn about them: Paddle's generator stays
+    where it is."""
     limits: KernelLimits = KernelLimits()
+    """What Paddle's kernel does not stand."""
     passes_empty: bool = False
+    """An operand without elements adds nothing to what others give; other calls with one stay native."""
     gradient: bool = True
+    """False where Paddle gives the results no gradient, whatever Torch would."""
     copies_result: bool = False
+    """Torch's backward reads the result where Paddle's does not. The program may change it, so Torch's graph keeps a copy."""
     unread: tuple[str, ...] = ()
+    """Operands that Torch's graph keeps although its backward does not read their values, so that they may change."""
     by_layout: bool = False
+    """Torch chooses by the operands' sizes and strides, too, what its backward reads (beyond copying what has strides)."""
     layouts: Mapping[str, str] = field(default_factory=dict)
+    """``{"weight": "transposed"}`` marks the parameter of which the formula wants a contiguous transposed copy."""
     products: bool = False
+    """Paddle's function in Python multiplies or convolves inside, by the kernel that ``amp`` names: autocast casts there even
+    where all operands are float32."""
     probes: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Parameters of the op that no entry point has: name -> function of Paddle's own function and of one that makes its
+    tensors, called once a process, whose answer is the parameter's value. For what Paddle's versions compute otherwise."""
     definition: Definition | None = None
+    """The op by Torch's own definition, where Paddle means another by the name."""
     differs: Callable[..., str] | None = None
+    """Called with the formula's arguments; a sentence for the run where Paddle's and Torch's definitions give this call another
+    value or gradient, else ``""``."""
     model: Any = None
+    """The op's rounding model (:mod:`padiff_shim.numerics.models`): its bound, its hypotheses and those of its gradients."""
     deviations: Mapping[str, str] = field(default_factory=dict)
+    """Where native Paddle differs from the formula by more than rounding on the op's own samples: ``"float64"`` (or another
+    dtype), ``"gradient"``, or ``"gradient float64"`` -> why. The tests hold those values against Torch's alone."""
     faults: Mapping[str, Fault] = field(default_factory=dict)
+    """What a kernel is known to compute instead: a name -> a :class:`Fault`. For ops without a model; a comparison gives the
+    name where that formula, or its gradient, explains the whole tensor."""
     ties: Any = None
+    """Where the op has several right answers, and which (:mod:`padiff_shim.numerics.ties`): equal elements of a maximum, the
+    kink of an absolute value, half of a whole number. Of such a difference a comparison says TIE."""
     steps: bool = False
+    """Its result jumps where an operand passes some point (``floor``, ``argmax``): differences before it are amplified there,
+    and reports say so."""
     oracle: Formula | None = None
+    """What the op means, as a Torch formula of its parameters, where Torch's own kernel computes something else: a comparison
+    holds both kernels against it."""
     aligned: Callable[..., Sequence[Any]] | None = None
+    """Of results that the op leaves free in part (an order, signs, a basis): called with the formula's results and with others
+    of the same call, gives the former as near to the latter as the op's meaning allows. Comparisons call it before they
+    judge."""
     note: str = ""
+    """One sentence where Paddle's meaning is not that of the Torch function of that name; for docs/ops.md."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.reference(*args, **kwargs)
@@ -347,7 +303,7 @@ def op(
     legacy: bool | str | Sequence[str] = False,
     doors: tuple[Entry, ...] = (),
     amp: str | tuple[str, str] = "",
-    **fields: Unpack[OpFields],
+    **fields: Any,
 ) -> Callable[[Formula], Op]:
     """The decorator that makes an :class:`Op` of a Torch formula: ``@op(...)``, or ``op(...)(torch.expm1)``.
 
@@ -367,7 +323,7 @@ def op(
         doors: more entry points, see :func:`c_op`, :func:`operator`, :func:`function`, :func:`method`, :func:`legacy_op`.
         amp: the name (Paddle's legacy one) under which autocast lists the op; a pair if it is another beside a Python number.
             If left out: the first legacy entry point's, or the op's.
-        fields: see :class:`OpFields`.
+        fields: those of :class:`Op`.
 
     Raises:
         ValueError: at once, naming the op, for a legacy string that is none.

@@ -1,6 +1,5 @@
 """The words in which ops are declared: what they derive, what they refuse, and the examples of CONTRIBUTING."""
 
-import dataclasses
 import re
 
 import numpy as np
@@ -10,7 +9,7 @@ from helpers import ROOT
 
 from padiff_shim.catalogue import registry
 from padiff_shim.table import reasons
-from padiff_shim.table.op import Bools, Entry, Floats, Ints, Op, OpFields, Sample, c_op, each, legacy_op, op, operator, ranged
+from padiff_shim.table.op import Bools, Entry, Floats, Ints, Sample, c_op, each, legacy_op, op, operator, ranged
 from padiff_shim.table.reasons import StayNative
 from padiff_shim.table.signature import Binder, binder
 
@@ -88,14 +87,6 @@ def test_no_legacy_form(form):
 def test_an_unknown_word_is_named():
     with pytest.raises(TypeError, match="modle"):
         op("x", modle=None)(torch.expm1)
-
-
-def test_the_words_of_an_op_are_its_fields():
-    """With the same types: what an editor shows of `op(...)` is what an `Op` holds."""
-    optional = [field for field in dataclasses.fields(Op) if field.name not in ("name", "reference", "params", "entries", "amp")]
-    assert {field.name: field.type for field in optional} == {
-        name: hint.__forward_arg__ for name, hint in OpFields.__annotations__.items()
-    }
 
 
 def test_an_op_stands_under_its_own_name():
