@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,13 +24,14 @@ from ..numerics.measured import JointFormula, JointResult, TraceCache, Traces
 from ..numerics.ties import TiedCall
 from ..runlog.encoding import WrittenFields
 from ..runlog.words import GRADIENT, SECOND
-from ..runs.compare_run import CompareRun
 from ..table.op import Op
 from ..tape.calls import gradients, reads
 from ..text import logged
 from ..torch_versions import set_grad_enabled
 from ..verdicts import Judgement, Side, Verdict
-from .sampling import Sampling
+
+if TYPE_CHECKING:
+    from .plan import Comparison
 
 # ---- Operands that Paddle's kernel writes into: Torch's side gets copies.
 
@@ -156,8 +157,6 @@ class Spot(WrittenFields):
     verdict on what is equal and not audited.
     """
 
-    __slots__ = ("alike", "audit", "usual")
-
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
         self.audit: int | None = None
@@ -170,8 +169,6 @@ class RecordPlace:
 
     Made once and kept, with the JSON of it: describing a call over and over takes longer than many a kernel.
     """
-
-    __slots__ = ("_door", "_spots", "fields", "layer", "reads", "seats")
 
     def __init__(self, door: EntryPoint, fields: dict[str, Any]) -> None:
         self._door, self.fields = door, fields
@@ -280,8 +277,6 @@ Run = Callable[..., Any]
 
 class Kernels:
     """The part of a :class:`ComparedCall` that runs its call again, on whatever operands."""
-
-    __slots__ = ("like", "results", "together")
 
     door: EntryPoint
     inputs: CallOperands
@@ -447,83 +442,14 @@ _NOWHERE: frozenset[int] = frozenset()
 class Passage:
     """One tensor on its way through a pair of hooks. ``altered``: it came back with other bits."""
 
-    __slots__ = ("altered", "bits")
-
     def __init__(self, bits: bytes) -> None:
         self.bits, self.altered = bits, False
-
-
-class Comparing(Protocol):
-    """What a compared call and its gradients ask of the plan that compares them (:class:`.plan.Comparison`)."""
-
-    run: CompareRun
-    sampling: Sampling
-    places: RecordPlaces
-    step: int
-    aside: str
-    carries_torch: bool
-
-    @property
-    def waiting(self) -> Sized: ...
-
-    def waits(self, tensor: torch.Tensor) -> bool: ...
-
-    def unseen(self, subject: ComparedCall, reason: str, operands: Iterable[int] | None = None) -> None: ...
-
-    def uncounted(self, subject: ComparedCall, reason: str = ...) -> None: ...
-
-    def second_derivatives(self, call: Any, arrived: Mapping[int, Any]) -> None: ...
-
-    def replay(self, subject: ComparedCall, incoming: Mapping[int, Any]) -> None: ...
-
-    def spoiled_gradient(
-        self, subject: ComparedCall, operand: int, native: torch.Tensor, reference: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]: ...
-
-    def gradient(
-        self,
-        subject: ComparedCall,
-        operand: int,
-        grads: Mapping[int, torch.Tensor],
-        pairs: Mapping[int, tuple[torch.Tensor, torch.Tensor]],
-        *,
-        missing: bool,
-    ) -> None: ...
 
 
 class ComparedCall(Kernels):
     """Built before Paddle's kernel runs; lives as long as Paddle's grad node where a gradient is wanted."""
 
-    __slots__ = (
-        "__weakref__",
-        "_graph",
-        "_leaves",
-        "_renew",
-        "aliased",
-        "attributes",
-        "comparison",
-        "counted",
-        "door",
-        "further",
-        "incoming",
-        "inputs",
-        "inside",
-        "key",
-        "lacks",
-        "operands",
-        "outs",
-        "passages",
-        "place",
-        "places",
-        "read",
-        "replay",
-        "saved",
-        "shared",
-        "shown",
-        "twice",
-    )
-
-    def __init__(self, comparison: Comparing, door: EntryPoint, key: Any, number: int, prepared: Prepared) -> None:
+    def __init__(self, comparison: Comparison, door: EntryPoint, key: Any, number: int, prepared: Prepared) -> None:
         self.comparison, self.door, self.key = comparison, door, key
         self.inputs, self.attributes, casts = prepared
         sides = self.inputs.torch
@@ -688,8 +614,6 @@ class ComparedTensor:
     ``counted``: those that count calls and steps.
     """
 
-    __slots__ = ("counted", "extra", "native", "reference", "spot", "subject", "waits", "watched")
-
     counted: dict[str, Any]
     spot: Spot
 
@@ -756,8 +680,6 @@ class ComparedTensor:
 class Result(ComparedTensor):
     """A result of a call. ``call``: Paddle's arguments."""
 
-    __slots__ = ("call", "position")
-
     def __init__(self, subject: ComparedCall, position: int, native: torch.Tensor, reference: torch.Tensor, call: Any) -> None:
         super().__init__(subject, native, reference)
         self.position, self.call = position, call
@@ -789,8 +711,6 @@ class Result(ComparedTensor):
 class WrittenOperand(ComparedTensor):
     """An operand that Paddle's function wrote on its way, though it is no result of the op."""
 
-    __slots__ = ("name",)
-
     def __init__(self, subject: ComparedCall, operand: int) -> None:
         tensor = subject.operands[operand]
         super().__init__(subject, tensor, tensor)
@@ -810,8 +730,6 @@ class Gradient(ComparedTensor):
 
     ``partners``: Paddle's and Torch's gradients of all operands, by operand.
     """
-
-    __slots__ = ("grads", "operand", "partners")
 
     def __init__(
         self, subject: ComparedCall, operand: int, grads: Mapping[int, torch.Tensor], native: torch.Tensor, reference: torch.Tensor

@@ -307,8 +307,6 @@ def _reused(grad: Any, gradients: Mapping[int, Any]) -> str:
 class ArrivedGradient:
     """A copy, on Torch's side, of what has come to a call's result."""
 
-    __slots__ = ("_place", "side")
-
     def __init__(self, grad: Any) -> None:
         self.side, self._place = as_operand(grad).clone(), (grad.data_ptr(), grad.inplace_version)
 
@@ -357,8 +355,6 @@ class Seats:
     ``slots``: slot -> operand, where that is known; else it follows from how many gradients the node has: it has one for each of
     ``tensors``, the operands that are tensors, or for each parameter. ``needs``: the operands that want one.
     """
-
-    __slots__ = ("_count", "_door", "_known", "_needs", "_slots", "_tensors")
 
     def __init__(
         self,
@@ -661,8 +657,6 @@ Pair = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 class _Packed:
     """What Paddle keeps: what the program's hook gave, and the passage; None where nobody gathers."""
-
-    __slots__ = ("kept", "passage")
 
     def __init__(self, packed: Any, passage: Passage | None) -> None:
         self.kept, self.passage = packed, passage

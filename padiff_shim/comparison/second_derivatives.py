@@ -208,8 +208,6 @@ def _leads_past(gradient: Any, place: int) -> bool:
 class SecondDerivative(ComparedTensor):
     """A second derivative of a call, with respect to an operand, or to an incoming gradient (``grad``)."""
 
-    __slots__ = ("kernel",)
-
     def __init__(
         self, subject: ComparedCall, name: str, kernel: JointResult, native: torch.Tensor, reference: torch.Tensor
     ) -> None:

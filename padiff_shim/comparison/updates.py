@@ -82,8 +82,6 @@ class UpdateResult(JointResult):
 class UpdateCall(ComparedCall):
     """An update. ``results`` holds its formula."""
 
-    __slots__ = ()
-
     def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         if self.results is None:
             sizes = sum(out.numel() for out in self.outs)

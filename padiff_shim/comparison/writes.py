@@ -31,8 +31,6 @@ _READERS: dict[str, Callable[..., tuple[Any, Any, Any] | None]] = {
 class Places:
     """Where values go: the ``rows`` of a tensor whose leading axes are made one, with the ``trailing`` axes that it has besides."""
 
-    __slots__ = ("rows", "trailing")
-
     def __init__(self, tensor: Any, index: Any) -> None:
         parts = index if type(index) is tuple else (index,)
         axes = tensor.ndim if any(part is Ellipsis or type(part) is bool for part in parts) else sum(map(_axes, parts))

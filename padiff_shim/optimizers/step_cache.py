@@ -187,11 +187,6 @@ _MIXED = FLOATS - {torch.float64}  # dtypes of a parameter and its accumulators 
 class CrossedUpdate:
     """One parameter's update: what was crossed, and what says that it still is right."""
 
-    __slots__ = (
-        "_copied", "_form", "_has_master", "_places", "_seen", "_velocity", "declared", "guard", "item", "key", "mixed",
-        "numbers", "unfinished", "written"
-    )  # fmt: skip
-
     def __init__(self, declared: Update, names: Sequence[str], args: Sequence[Any], *, narrow: bool = False) -> None:
         """``narrow``: accumulators have the dtype of a parameter of 16 bits, as Torch's definition has it; else it is float32."""
         arguments = dict(zip(names, args))

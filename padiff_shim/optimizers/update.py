@@ -39,8 +39,6 @@ class Item:
     ``left`` what an update has left, where only that says whether the count still holds. ``extents``: where tensors begin and end.
     """
 
-    __slots__ = ("_arrays", "count", "extents", "fresh", "grad", "left", "tensors")
-
     def __init__(self, tensors: dict[str, Any]) -> None:
         self.tensors = tensors
         self._arrays: dict[str, Any] = {}
