@@ -40,11 +40,12 @@ softmax = op(
 )(torch.softmax)
 
 
-def _clipped_sum(own: Callable[..., Any], x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    return torch.softmax(clip(x + mask.detach(), -1), -1)
-
-
-@op("x mask", tensors=2, legacy=True, faults={"clip=-64": Fault(_clipped_sum)})
+@op(
+    "x mask",
+    tensors=2,
+    legacy=True,
+    faults={"clip=-64": Fault(lambda own, x, mask: torch.softmax(clip(x + mask.detach(), -1), -1))},
+)
 def fused_softmax_mask(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """``torch.softmax`` of the sum; the mask has no gradient."""
     return torch.softmax(x + mask.detach(), -1)

@@ -68,13 +68,12 @@ def _span(tensor: torch.Tensor) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
 
 
-def _overlap(memory: tuple[int, int], other: tuple[int, int]) -> bool:
-    """Whether two ranges of memory have a byte in common; views that interleave are taken to."""
-    return memory[0] < other[1] and other[0] < memory[1]
-
-
 def _shares(side: Any, targets: Sequence[tuple[int, int]]) -> bool:
-    return isinstance(side, torch.Tensor) and any(_overlap(_memory(side), target) for target in targets)
+    """Whether a tensor's memory has a byte in common with one of these ranges; views that interleave are taken to."""
+    if not isinstance(side, torch.Tensor):
+        return False
+    first, end = _memory(side)
+    return any(first < last and begin < end for begin, last in targets)
 
 
 def _kept(tensor: torch.Tensor) -> torch.Tensor:

@@ -340,7 +340,9 @@ class Judge:
         """The verdict by what rounding may do."""
         if case.subject.door.op.exact and not sides[0].is_complex():
             return case.moved(sides, rng=self._random, audit=audit)
-        quantity = None if _nothing(case) else case.quantity()
+        operands = [operand for operand in case.subject.operands if isinstance(operand, torch.Tensor)]
+        # Of an operand without elements no model speaks, but the formula runs.
+        quantity = case.quantity() if all(operand.numel() for operand in operands) else None
         if quantity is None:
             return numerics.fallback(*sides, rng=self._random, audit=audit, **case.kernels())
         return numerics.judge(quantity, *sides, rng=self._random, audit=audit, same=same)
@@ -354,11 +356,6 @@ class Judge:
             left = next(self._turns) % self.audit
         spot.audit = left - 1 if left else self.audit - 1
         return not left
-
-
-def _nothing(case: ComparedTensor) -> bool:
-    """An operand has no elements: no model speaks of that, but the formula runs."""
-    return 0 in [operand.numel() for operand in case.subject.operands if isinstance(operand, torch.Tensor)]
 
 
 # ---- The consequences of a verdict: record, known difference, saved inputs, warning, error, callback.

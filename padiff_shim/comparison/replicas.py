@@ -47,7 +47,8 @@ class ReplicaDigests:
         place = update.merged.split().index("grad") if merged else update.place_of_grad
         params, grads = args[0], args[place]
         for param, grad in zip(params, grads) if merged else [(params, grads)]:
-            if _is_split(param):
+            # The program marks it as a part, or as a rank's own; an axis may be 0.
+            if any((value := getattr(param, mark, None)) is not None and value is not False for mark in _MARKS):
                 continue
             if param.name in self._parameters:  # the next update, though no step was seen to begin
                 self.end(step)
@@ -65,11 +66,6 @@ class ReplicaDigests:
 
 # Attributes with which fleet, PaddleFormers and Megatron mark what a rank does not share with the others.
 _MARKS = ("is_distributed", "split_axis", "tensor_model_parallel", "expert", "no_sync")
-
-
-def _is_split(param: Any) -> bool:
-    """Whether the program marks it as a part, or as a rank's own."""
-    return any((value := getattr(param, mark, None)) is not None and value is not False for mark in _MARKS)  # an axis may be 0
 
 
 def _digest(tensor: Any) -> str:

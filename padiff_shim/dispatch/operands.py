@@ -87,7 +87,7 @@ def bridge(
         elif isinstance(value, (np.generic, int, float)):
             side = value.item() if isinstance(value, np.generic) else value
         else:
-            if _symbolic(value):
+            if type(value).__name__ in {"Value", "Variable", "OpResult", "Parameter"}:  # classes of a static program
                 raise StayNative(reasons.STATIC)
             raise StayNative(reasons.OPERAND_TYPE, type=type(value).__name__)
         sides.append(side)
@@ -161,8 +161,3 @@ def weight(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
 def spares(frame: Frame, x: Any, weight: torch.Tensor, bias: Any) -> bool:
     """Whether a product may read this Linear weight as it lies: asked for, and known to leave its bits."""
     return frame.linear_layout != "copy" and weight_copies.needless(x, weight, bias)
-
-
-def _symbolic(value: Any) -> bool:
-    """A value of a static program (Paddle has several classes for it)."""
-    return type(value).__name__ in {"Value", "Variable", "OpResult", "Parameter"}

@@ -131,7 +131,7 @@ def active(tracer: PaddleTracer) -> bool:
 
 
 def _unsupported(name: str, dtype: str) -> bool:
-    """Whether the op has no GPU kernel in ``dtype`` (``core.op_supported_infos``)."""
+    """Whether the op has no GPU kernel in ``dtype`` (``core.op_supported_infos``); a CPU wheel has none to list."""
     _, _, names = core.op_supported_infos("GPU", getattr(core.VarDesc.VarType, {"float16": "FP16", "bfloat16": "BF16"}[dtype]))
     return name in names
 
@@ -159,14 +159,9 @@ def destination(tracer: PaddleTracer, name: str, dtypes: Sequence[str], *, on_ac
         chosen = "float32" if dtypes[0] == "float32" else target
     else:
         chosen = "float32" if "float32" in dtypes else target
-    if chosen == target and target != "float32" and _has_lists() and _unsupported(name, target):
+    if chosen == target and target != "float32" and core.is_compiled_with_cuda() and _unsupported(name, target):
         chosen = "float32"
     return chosen if on_accelerator else "float32"
-
-
-def _has_lists() -> bool:
-    """A CPU wheel has no GPU kernels to list: every op would count as unsupported."""
-    return bool(core.is_compiled_with_cuda())
 
 
 ATTENTION = "flash_attn"  # the kernel of a fused attention, as the lists call it

@@ -191,14 +191,6 @@ def _py_layers() -> Point:
     return patch
 
 
-def _executors() -> list[Point]:
-    """``Executor.run``, ``Predictor.run``: what a static program computes is in C++, out of reach."""
-    return present(
-        point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
-        point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),
-    )
-
-
 def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(*args: Any, **kwargs: Any) -> Any:
         frame = top()
@@ -208,12 +200,6 @@ def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable
         return original(*args, **kwargs)
 
     return hook
-
-
-def _compiled() -> list[Point]:
-    """Calls of functions of ``paddle.jit.to_static``, layers and methods among them."""
-    function = "paddle.jit.dy2static.program_translator.StaticFunction.__call__"
-    return present(point(function, lambda patch: _in_the_frames_way(patch.original)))
 
 
 def _in_the_frames_way(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -256,8 +242,15 @@ def _all() -> list[Point]:
         *_others(entries),
         *_movement(),
         _py_layers(),
-        *_executors(),
-        *_compiled(),
+        *present(
+            # What a static program computes is in C++, out of reach.
+            point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
+            point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),
+            point(
+                "paddle.jit.dy2static.program_translator.StaticFunction.__call__",
+                lambda patch: _in_the_frames_way(patch.original),
+            ),
+        ),
         *_hooks(),
         *optimizers.points(),
         *initial_weights.points(),

@@ -114,12 +114,6 @@ class CompareMode(Mode):
         return self.start()
 
 
-def _in_ranks(ranks: Any) -> bool:
-    if ranks is None or isinstance(ranks, int):
-        return ranks is None or rank() == ranks
-    return rank() in ranks
-
-
 @filled(CompareOptions)
 def compare(
     backend: str = "torch",
@@ -251,7 +245,8 @@ def opened(options: CompareOptions) -> CompareMode:
     run.stepper = comparison.next_step
     if processes() > 1:
         comparison.replicas = ReplicaDigests(run.recorder)
-    if not _in_ranks(options.ranks):
+    ranks = options.ranks
+    if ranks is not None and not (rank() == ranks if isinstance(ranks, int) else rank() in ranks):
         comparison.aside = logged("not compared: rank {rank} is not among ranks=", rank=rank())
     return CompareMode(run, enabled, chosen, comparison, options)
 

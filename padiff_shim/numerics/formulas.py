@@ -120,26 +120,14 @@ def _gelu_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     return g * (gate + bent), np.abs(g) * size
 
 
-def _exp_gradient(arrays: Arrays, attrs: Attrs) -> Any:
-    return arrays["grad"] * np.exp(arrays["x"]), None
-
-
 def _tanh_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     y = np.tanh(arrays["x"])
     slope = 1 - y * y
     return arrays["grad"] * slope, np.abs(arrays["grad"]) * (np.abs(slope) + 2 * y * y)
 
 
-def _sqrt_gradient(arrays: Arrays, attrs: Attrs) -> Any:
-    return arrays["grad"] / (2 * np.sqrt(arrays["x"])), None
-
-
 def _rsqrt_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     return -0.5 * arrays["grad"] * (1 / np.sqrt(arrays["x"])) ** 3, None  # at -0 infinite as 1 / sqrt(-0) is
-
-
-def _square_gradient(arrays: Arrays, attrs: Attrs) -> Any:
-    return 2 * arrays["x"] * arrays["grad"], None
 
 
 def _relu_gradient(arrays: Arrays, attrs: Attrs) -> Any:
@@ -214,11 +202,11 @@ NUMERATOR = Term(_numerator, 3.0, 3.0)
 DENOMINATOR = Term(_denominator, 4.0, 5.0, 3.0)
 BASE = Term(_base, 4.0, 8.0, 2.0)
 EXPONENT = Term(_exponent, 5.0, 10.0, 3.0)
-SQUARE_GRADIENT = Term(_square_gradient, 2.0, 2.0)
+SQUARE_GRADIENT = Term(lambda arrays, attrs: (2 * arrays["x"] * arrays["grad"], None), 2.0, 2.0)
 RELU_GRADIENT = Term(_relu_gradient, 1.0, 1.0)
-EXP_GRADIENT = Term(_exp_gradient, 3.0, 6.0, 1.0)
+EXP_GRADIENT = Term(lambda arrays, attrs: (arrays["grad"] * np.exp(arrays["x"]), None), 3.0, 6.0, 1.0)
 TANH_GRADIENT = Term(_tanh_gradient, 3.0, 12.0, 2.0)
-SQRT_GRADIENT = Term(_sqrt_gradient, 3.0, 8.0, 1.0)
+SQRT_GRADIENT = Term(lambda arrays, attrs: (arrays["grad"] / (2 * np.sqrt(arrays["x"])), None), 3.0, 8.0, 1.0)
 RSQRT_GRADIENT = Term(_rsqrt_gradient, 6.0, 16.0, 5.0)
 GELU_GRADIENT = Term(_gelu_gradient, 4.0, 16.0)
 NORMALISED = Term(_normalised, 6.0, 6.0, 2.0)

@@ -220,10 +220,6 @@ class Scale(RoundingModel):
         return pointwise(x.shape, x.dtype, formulas.TIMES, grad=grad, other=float(scale))
 
 
-def _wide(function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-    return function(x.detach().double())
-
-
 class Unary(RoundingModel):
     """A function of one tensor.
 
@@ -250,7 +246,8 @@ class Unary(RoundingModel):
         return quantity
 
     def _others(self, x: torch.Tensor) -> list[Hypothesis]:
-        return [Hypothesis(name, False, full=partial(_wide, f, x)) for name, f in self.wrong.items()]
+        wide = x.detach().double()
+        return [Hypothesis(name, False, full=partial(f, wide)) for name, f in self.wrong.items()]
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g f'(x), recomputed from x: the kernel's own result may be a little off."""
@@ -568,11 +565,8 @@ def _other_axes(x: torch.Tensor, over: tuple[int, ...], function: Callable[[torc
     if len(over) != 1:
         return []
     others = [axis for axis in range(x.ndim) if axis not in over]
-    return [Hypothesis(f"axis={a}", False, full=partial(_wide_rows, function, x, a)) for a in others]
-
-
-def _wide_rows(function: Callable[[torch.Tensor, int], torch.Tensor], x: torch.Tensor, axis: int) -> torch.Tensor:
-    return function(x.detach().double(), axis)
+    wide = x.detach().double()
+    return [Hypothesis(f"axis={a}", False, full=partial(function, wide, a)) for a in others]
 
 
 def _infinite_maximum() -> list[Hypothesis]:

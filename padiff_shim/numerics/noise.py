@@ -204,7 +204,8 @@ class RoundedSteps(StepsApart):
     def counted(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], results: int) -> list[Any]:
         """How many terms there are behind each output of a step."""
         if kind is steps.COUNTED:
-            return _listed(func(*steps.each(args, _ones), **kwargs))
+            # Terms are counted with real ones, those of complex numbers as well.
+            return _listed(func(*steps.each(args, lambda each: torch.ones_like(each, dtype=each.dtype.to_real())), **kwargs))
         count = steps.terms(func, args)
         return [count] * results if isinstance(count, (int, float)) else list(count)
 
@@ -232,11 +233,6 @@ class RoundedSteps(StepsApart):
             shown.copy_(torch.where(large > self._largest, torch.copysign(torch.full_like(shown, math.inf), shown), shown))
         if low < self._tiny:
             result.masked_fill_(result.abs() < self._tiny, 0.0)
-
-
-def _ones(tensor: torch.Tensor) -> torch.Tensor:
-    """Real ones, of complex numbers as well: terms are counted with them."""
-    return torch.ones_like(tensor, dtype=tensor.dtype.to_real())
 
 
 def _magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

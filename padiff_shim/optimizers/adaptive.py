@@ -73,16 +73,14 @@ def _done(b: Batch, beta1: float, beta2: float) -> list[int]:
     return _each(both, lambda key: _of_both(*_exponent(beta1, *key[0]), *_exponent(beta2, *key[1])))
 
 
-def _adam_of_torch(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool, *, foreach: bool | None) -> None:
+@Core
+def _adam_core(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool, *, foreach: bool | None) -> None:
     step = _adamw.adamw if decoupled else _adam.adam  # in Torch 2.4 to 2.6 each has a function of its own
     step(
         b.param, b.grad, b.moment1, b.moment2, b.moment2_max if b.amsgrad else [], _counts(b, done),
         amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay, eps=b.epsilon, maximize=False,
         foreach=foreach,
     )  # fmt: skip
-
-
-_adam_core = Core(_adam_of_torch)
 
 
 def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
@@ -129,14 +127,12 @@ def _adamax_of_paddle(b: Batch) -> None:
         param.addcdiv_(moment, norm, value=-b.lr / (1 - power))
 
 
-def _adamax_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _adamax_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _adamax.adamax(
         b.param, b.grad, b.moment, b.norm, _counts(b, done),
         eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, foreach=foreach,
     )  # fmt: skip
-
-
-_adamax_core = Core(_adamax_of_torch)
 
 
 @update(
@@ -185,16 +181,14 @@ def _remember_where_powers_end(b: Batch, done: Sequence[int]) -> None:
         item.count = torch.tensor(steps + 1.0) if ended else None
 
 
-def _nadam_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _nadam_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     products = mu_products(b.beta1, b.momentum_decay)
     _nadam.nadam(
         b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
         beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
         foreach=foreach,
     )  # fmt: skip
-
-
-_nadam_core = Core(_nadam_of_torch)
 
 
 def _nadam_of_paddle(b: Batch) -> None:
@@ -253,7 +247,8 @@ def nadam(b: Batch) -> None:
     _remember_where_powers_end(b, done)
 
 
-def _radam_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _radam_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _radam.radam(
         b.param, b.grad, b.moment1, b.moment2, _counts(b, done),
         beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon, foreach=foreach,
@@ -264,9 +259,6 @@ def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -
     """In the rounding of the accumulators, which are filled with one number each."""
     rhos, fall = torch.tensor([rho], dtype=dtype), torch.tensor([power], dtype=dtype)
     return float(((rhos * (beta2 - fall) + fall) / (1 - fall)).item())
-
-
-_radam_core = Core(_radam_of_torch)
 
 
 @update(

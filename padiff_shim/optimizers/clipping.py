@@ -25,7 +25,10 @@ _ORDERS = (float("inf"), 0, 1, 2)  # of norms that Paddle's function takes
 
 def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     """``ClipGradByGlobalNorm``: one norm over all gradients. Raises StayNative, with nothing written."""
-    _check_global(clip)
+    if clip.auto_skip_clip:
+        raise StayNative(reasons.SKIPS_CLIP)
+    if getattr(clip, "should_comm_on_shard_dim", False):
+        raise StayNative(reasons.DISTRIBUTED)
     pairs_with_grad = [pair for pair in pairs if pair[1] is not None]
     clipped = [pair for pair in pairs_with_grad if _is_clipped(pair[0])]
     if not clipped:
@@ -37,7 +40,9 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
     with torch.no_grad(), stream_of(sides[0].device):
         params = [param for param, _ in clipped]
         if mixed:
-            by = factor_of_norms(_by_dtype(_norms(params, sides), sides), clip.clip_norm)
+            norms = _norms(params, sides)
+            groups = group_by_dtype([sides], with_indices=True)  # in whose order Torch takes gradients of several dtypes
+            by = factor_of_norms([norms[index] for _, indices in groups.values() for index in indices], clip.clip_norm)
         else:
             by = _factor(params, sides, clip.clip_norm, definition).to(sides[0].dtype)
         written = [_is_written(grad) for _, grad in clipped]
@@ -48,12 +53,6 @@ def by_global_norm(definition: str, clip: Any, pairs: Pairs) -> Pairs:
         (param, hand_over(next(scaled)) if _is_clipped(param) and not _is_written(grad) else grad)
         for param, grad in pairs_with_grad
     ]
-
-
-def _by_dtype(norms: list[torch.Tensor], sides: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The norms in the order in which Torch takes gradients of several dtypes."""
-    groups = group_by_dtype([sides], with_indices=True)
-    return [norms[index] for _, indices in groups.values() for index in indices]
 
 
 def _is_written(grad: PaddleTensor) -> bool:
@@ -139,13 +138,6 @@ def _turned(params: Sequence[Any], sides: Sequence[torch.Tensor]) -> Iterator[to
 
 def _is_clipped(param: PaddleTensor) -> bool:
     return getattr(param, "need_clip", True) is not False
-
-
-def _check_global(clip: Any) -> None:
-    if clip.auto_skip_clip:
-        raise StayNative(reasons.SKIPS_CLIP)
-    if getattr(clip, "should_comm_on_shard_dim", False):
-        raise StayNative(reasons.DISTRIBUTED)
 
 
 # ---- The factors, by Torch's definition and by Paddle's in Torch's functions.

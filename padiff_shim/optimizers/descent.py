@@ -40,11 +40,9 @@ def _with_sgd(b: Batch, buffers: list[Any], momentum: float, *, nesterov: bool, 
     )  # fmt: skip
 
 
-def _sgd_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _sgd_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _with_sgd(b, [None] * len(b.items), 0, nesterov=False, foreach=foreach)
-
-
-_sgd_core = Core(_sgd_of_torch)
 
 
 @update("sgd_", "SGD", "param lr grad master multi_precision", "param master", twin="torch.optim.SGD")
@@ -53,15 +51,13 @@ def sgd(b: Batch) -> None:
     _sgd_core(b, _never(b))
 
 
-def _momentum_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _momentum_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
     _with_sgd(b, buffers, b.mu, nesterov=b.nesterov, foreach=foreach)
     for item, velocity, buffer in zip(b.items, b.velocity, buffers):
         if item.fresh:
             velocity.copy_(buffer)
-
-
-_momentum_core = Core(_momentum_of_torch)
 
 
 @update(
@@ -130,14 +126,12 @@ def asgd(b: Batch) -> None:
         slots.fill_(size.item())
 
 
-def _adagrad_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _adagrad_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _adagrad.adagrad(
         b.param, b.grad, b.moment, _counts(b),
         lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False, foreach=foreach,
     )  # fmt: skip
-
-
-_adagrad_core = Core(_adagrad_of_torch)
 
 
 @update(
@@ -153,14 +147,12 @@ def adagrad(b: Batch) -> None:
     _adagrad_core(b, _never(b))
 
 
-def _adadelta_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _adadelta_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _adadelta.adadelta(
         b.param, b.grad, b.squares, b.updates, _counts(b),
         lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False, foreach=foreach,
     )  # fmt: skip
-
-
-_adadelta_core = Core(_adadelta_of_torch)
 
 
 @update(
@@ -188,15 +180,13 @@ def _rmsprop_of_paddle(b: Batch) -> None:
         param.sub_(moment)
 
 
-def _rmsprop_of_torch(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
+@Core
+def _rmsprop_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
     _rmsprop.rmsprop(
         b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
         lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
         foreach=foreach,
     )  # fmt: skip
-
-
-_rmsprop_core = Core(_rmsprop_of_torch)
 
 
 @update(

@@ -68,7 +68,7 @@ class Updating:
         if not skips:
             yield
             return
-        optimizer._finish_update = _nothing
+        optimizer._finish_update = lambda *_: None
         try:
             yield
         finally:
@@ -183,7 +183,3 @@ def _rates(here: ParameterPass | None, call: WaitingUpdate) -> tuple[float, floa
     if here is None:
         return float(as_it_lies(call.args[place]).item()), 0.0
     return here.learning_rate(call.args[place], param), decay
-
-
-def _nothing(*_: Any) -> None:
-    return None

@@ -141,7 +141,7 @@ def leave_decay(coupled: bool, original: Callable[..., Any], args: tuple[Any, ..
             pass
         elif grad is None or type(chosen) is not L2Decay or param.dtype != grad.dtype:
             [pair] = original(optimizer, [(param, grad)], regularization)
-        elif not _adds_it_in_its_kernel(optimizer, own):
+        elif optimizer.type != "momentum" or type(own) is not L2Decay:  # momentum's kernel adds the decay of a parameter itself
             decays[id(param)] = chosen._coeff, _adding(original, optimizer, param, grad, regularization)
         decayed_pairs.append(pair)
     _here.decays = optimizer, decays
@@ -157,11 +157,6 @@ def _adding(
 
 def _spelled(optimizer: PaddleOptimizer, parameters_and_grads: Any, regularization: Any = None) -> tuple[Any, Any, Any]:
     return optimizer, parameters_and_grads, regularization
-
-
-def _adds_it_in_its_kernel(optimizer: PaddleOptimizer, own: Any) -> bool:
-    """Momentum's kernel adds the decay of a parameter itself."""
-    return optimizer.type == "momentum" and type(own) is L2Decay
 
 
 # ---- The tensors of a parameter's update on Torch's side, kept from one step to the next.

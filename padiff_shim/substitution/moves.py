@@ -229,13 +229,9 @@ def leaves_memory(args: Sequence[Any]) -> bool:
     if type(tensor) not in TENSOR_TYPES or not tensor._is_initialized() or tensor.is_contiguous() or islands.refuses_writes(tensor):
         return False
     parts = args[1] if type(args[1]) is tuple else (args[1],)
-    chosen = any(not views.basic(part) and not _is_mask(part) for part in parts)
+    chosen = any(not views.basic(part) and str(getattr(part, "dtype", "")).rpartition(".")[2] != "bool" for part in parts)
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides))
     return chosen and bool(last >= tensor.size > 0)
-
-
-def _is_mask(part: Any) -> bool:
-    return str(getattr(part, "dtype", "")).rpartition(".")[2] == "bool"
 
 
 def set_in_copy(set_: Callable[..., Any], tensor: PaddleTensor, index: Any, value: Any) -> None:

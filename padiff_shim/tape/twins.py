@@ -137,7 +137,7 @@ class Taped(Arriving):
         return None
 
     def __reduce__(self) -> Any:
-        return _nothing, ()
+        return type(None), ()
 
     def current(self, tensor: PaddleTensor) -> bool:
         """Whether the twin is still the tensor: what wrote into it since is in Paddle's graph, and not in torch's."""
@@ -215,10 +215,6 @@ def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
     node = grad_node(tensor)
     behind = [] if node is None else node.next_functions
     return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == place(tiny)
-
-
-def _nothing() -> None:
-    return None
 
 
 def taped(tensor: PaddleTensor) -> Taped | None:
