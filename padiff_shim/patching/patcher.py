@@ -34,37 +34,12 @@ class Point(Protocol):
         """What is there now, in words."""
 
 
-class Group(Protocol):
-    """Points that are switched together."""
-
-    def install(self) -> list[Point]:
-        """Redirect all; those where somebody else's is, which is left."""
-
-    def uninstall(self) -> list[Point]:
-        """Restore all; those where somebody else's is, which is left."""
-
-
-class Each:
-    """A group of points that are switched one by one."""
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        self._points = points
-
-    def install(self) -> list[Point]:
-        """Redirect all; those where somebody else's is, which is left."""
-        return [point for point in self._points if not point.install()]
-
-    def uninstall(self) -> list[Point]:
-        """Restore all; those where somebody else's is, which is left."""
-        return [point for point in reversed(self._points) if not point.uninstall()]
-
-
 class Redirection:
     """A place whose state can be read and written: what :class:`Point` asks for, on top of that."""
 
     path: str
     cheap = rests = True
-    together: Callable[[Sequence[Any]], Group] = Each  # how many of its kind are switched
+    together: Callable[[Sequence[Any]], Any] | None = None  # how many of its kind are switched in one go
     native: Any  # the state that Paddle made
     hooked: Any = ABSENT  # ours
 
@@ -161,7 +136,8 @@ class Patcher:
     def __init__(self, build: Callable[[], Sequence[Point]]) -> None:
         self._build = build
         self._points: Sequence[Point] | None = None
-        self._groups: list[Group] = []
+        self._groups: list[Any] = []  # points that are switched together
+        self._others: list[Point] = []
         self._cheap: list[Point] = []
         self._users: dict[Hashable, None] = {}
         self._looked_at: Sequence[Point] = ()  # the cheap ones, and those that were somebody else's at the opening
@@ -184,7 +160,12 @@ class Patcher:
             try:
                 if self._points is None:
                     points = self._build()
-                    self._groups, self._cheap = _grouped(points), [point for point in points if point.cheap]
+                    kinds: list[Any] = [getattr(point, "together", None) for point in points]
+                    self._groups = [
+                        kind([point for point, own in zip(points, kinds) if own is kind]) for kind in set(kinds) - {None}
+                    ]
+                    self._others = [point for point, kind in zip(points, kinds) if kind is None]
+                    self._cheap = [point for point in points if point.cheap]
                     self._points = points
                 first = not self._users
                 others = self._install() if first else []
@@ -266,24 +247,18 @@ class Patcher:
 
     def _install(self) -> list[Point]:
         others = [point for group in self._groups for point in group.install()]
+        others += [point for point in self._others if not point.install()]
         self._looked_at = [*self._cheap, *(point for point in others if not point.cheap)]
         return others
 
     def _restore(self) -> list[str]:
         """Everything is Paddle's own again that is not somebody else's; may be begun anew."""
-        left = [point for group in reversed(self._groups) for point in group.uninstall()]
+        left = [point for point in reversed(self._others) if not point.uninstall()]
+        left += [point for group in self._groups for point in group.uninstall()]
         return [remark(point) for point in left if not point.cheap]
 
     def _remarks(self) -> list[str]:
         return [remark(point) for point in self._looked_at if not point.ours()]
-
-
-def _grouped(points: Sequence[Point]) -> list[Group]:
-    """The points in groups, by how they are switched."""
-    kinds: dict[Callable[[Sequence[Any]], Group], list[Point]] = {}
-    for point in points:
-        kinds.setdefault(getattr(point, "together", Each), []).append(point)
-    return [kind(members) for kind, members in kinds.items()]
 
 
 def remark(point: Point) -> str:
