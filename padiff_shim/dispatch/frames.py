@@ -118,7 +118,11 @@ def top() -> Frame | None:
         frame = stack[-1]
         if frame.open:
             return frame
-        return None if frame is PAUSE else _top_of_changed(stack)
+        if frame is PAUSE:
+            return None
+        # It was closed from another context (a generator finalised elsewhere): it is dropped here too.
+        _STACK.set(tuple(frame for frame in stack if frame.open or frame is PAUSE))
+        return top()
     return _top_shared() if _shared else None
 
 
@@ -130,12 +134,6 @@ def below() -> Frame | None:
         if frame.open and not frame.observes:
             return frame
     return _top_shared() if _shared else None
-
-
-def _top_of_changed(stack: tuple[Frame, ...]) -> Frame | None:
-    """A frame was closed from another context (a generator finalised elsewhere): drop it here too."""
-    _STACK.set(tuple(frame for frame in stack if frame.open or frame is PAUSE))
-    return top()
 
 
 def _top_shared() -> Frame | None:

@@ -77,8 +77,10 @@ def bridge(
                 raise
             except Exception as error:
                 raise explain(value, error) from None
-            if wanted and _has_gradient(side, index in integer_places):
+            if wanted and (side.is_floating_point() or side.is_complex()):
                 needs.append(index)
+            elif wanted and index not in integer_places:
+                raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
         elif value is None or type(value) in NUMBERS:
             side = value
         elif isinstance(value, np.ndarray):
@@ -95,15 +97,6 @@ def bridge(
     if not has_tensor:
         raise StayNative(reasons.NO_TENSOR)
     return CallOperands(originals, sides, needs)
-
-
-def _has_gradient(side: torch.Tensor, integers: bool) -> bool:
-    """Whether an operand that wants a gradient gets one from the op."""
-    if side.is_floating_point() or side.is_complex():
-        return True
-    if not integers:
-        raise StayNative(reasons.INTEGER_WANTS_GRADIENT)
-    return False
 
 
 def beside_graph(inputs: CallOperands, without_integers: bool) -> None:

@@ -130,11 +130,12 @@ def prepare(door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple
         operands, attributes = values[0], values[1:]
     elif op.tensors:
         operands, attributes = values[: op.tensors], values[op.tensors :]
-    else:
-        return _created(door, values)
     tracer = grad_tracer()
     if tracer is None:
         raise StayNative(reasons.STATIC)
+    if not (op.operands or op.tensors):  # its result is made of numbers alone
+        attributes = tuple([read(value) for read, value in zip(readers(door.names), values)])
+        return Prepared(CallOperands([], [], []), attributes, NO_CASTS)
     if door.numbers:
         operands = _numbers(door, operands)
     inputs = bridge(frame, operands, tracer._has_grad, door.transposed, door.op.integer_places)
@@ -155,14 +156,6 @@ def prepare(door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple
             targets = _autocast(door, tracer, inputs)
     cast = door.rules.find(inputs, targets, values, args, kwargs)
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
-
-
-def _created(door: EntryPoint, values: tuple[Any, ...]) -> Prepared:
-    """A call that creates its result from numbers alone."""
-    if grad_tracer() is None:
-        raise StayNative(reasons.STATIC)
-    attributes = tuple([read(value) for read, value in zip(readers(door.names), values)])
-    return Prepared(CallOperands([], [], []), attributes, NO_CASTS)
 
 
 def _numbers(door: EntryPoint, operands: Sequence[Any]) -> list[Any]:

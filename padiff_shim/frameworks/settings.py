@@ -78,7 +78,10 @@ def concerns(flags: dict[str, Any]) -> list[str]:
                 "torch's order of summation"
             )
         )
-    if on_gpu and flags["torch.backends.cuda.matmul.allow_tf32"] != _paddle_tf32(flags):
+    # Paddle's cuBLAS calls may use TF32 unless NVIDIA_TF32_OVERRIDE=0 or the flag forbids it.
+    overridden = flags.get("environment.NVIDIA_TF32_OVERRIDE") == "0"
+    tf32 = not overridden and bool(flags.get("paddle.FLAGS_cublas_allow_tf32", True))
+    if on_gpu and flags["torch.backends.cuda.matmul.allow_tf32"] != tf32:
         remarks.append(logged("TF32 is allowed in one framework's matmul only: differences of 1e-3 relative are its doing"))
     if flags["torch.float32_matmul_precision"] != "highest":
         remarks.append(
@@ -104,13 +107,6 @@ def concerns(flags: dict[str, Any]) -> list[str]:
     if flags["torch.deterministic_algorithms"] != bool(flags.get("paddle.FLAGS_cudnn_deterministic", False)) and on_gpu:
         remarks.append(logged("deterministic algorithms are on in one framework only"))
     return remarks
-
-
-def _paddle_tf32(flags: dict[str, Any]) -> bool:
-    """Whether Paddle's cuBLAS calls may use TF32: they do unless NVIDIA_TF32_OVERRIDE=0 or the flag forbids it."""
-    if flags.get("environment.NVIDIA_TF32_OVERRIDE") == "0":
-        return False
-    return bool(flags.get("paddle.FLAGS_cublas_allow_tf32", True))
 
 
 @functools.cache

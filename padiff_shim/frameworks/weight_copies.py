@@ -212,8 +212,11 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
     dtype = x.dtype
     if dtype is not weight.dtype or (dtype is not torch.float32 and dtype is not torch.float64):
         return False
-    if weight.data_ptr() % _ALIGNED or not weight.is_contiguous() or not x.is_cpu or _is_cast(dtype, bias):
+    if weight.data_ptr() % _ALIGNED or not weight.is_contiguous() or not x.is_cpu:
         return False
+    tracer = grad_tracer()
+    if tracer is None or tracer._amp_dtype != "float32" or not (bias is None or FLOATS.get(bias.dtype) is dtype):
+        return False  # the product may be computed in another dtype than that of its matrices
     if not x.ndim or x.shape[-1] != weight.shape[0]:  # no product: that is Paddle's to say
         return False
     key = x.shape, x.stride(), weight.shape, dtype, bias is None, torch.get_num_threads()
@@ -227,12 +230,6 @@ def needless(x: torch.Tensor, weight: torch.Tensor, bias: Any) -> bool:
     with _one_at_a_time, torch.inference_mode(False):
         _known[key] = tried = _tried(x.shape, x.stride(), weight.shape, dtype, bias is not None)
     return tried
-
-
-def _is_cast(dtype: torch.dtype, bias: Any) -> bool:
-    """Whether the product may be computed in another dtype than that of its matrices."""
-    tracer = grad_tracer()
-    return tracer is None or tracer._amp_dtype != "float32" or not (bias is None or FLOATS.get(bias.dtype) is dtype)
 
 
 def _tried(shape: torch.Size, strides: tuple[int, ...], weight: torch.Size, dtype: torch.dtype, bias: bool) -> bool:

@@ -315,12 +315,7 @@ def _movement() -> list[Point]:
     )
 
 
-def _indexing() -> list[Point]:
-    """Methods in Python through which a shadow stream has to pass, too."""
-    names = ("__getitem__", "detach")
-    return present(*(point(f"paddle.Tensor.{name}", lambda patch: _passing_on(patch.original)) for name in names))
-
-
 OPS = WithEngine(_all)
 LAYERS = Patcher(_layers)
-SHADOWS = Patcher(_indexing)
+_SHADOWED = ("paddle.Tensor.__getitem__", "paddle.Tensor.detach")  # in Python: a shadow stream has to pass through them, too
+SHADOWS = Patcher(lambda: present(*(point(name, lambda patch: _passing_on(patch.original)) for name in _SHADOWED)))

@@ -153,7 +153,8 @@ def distance(
         for begin in range(0, flat.size, _PIECE):
             piece = [side[begin : begin + _PIECE] for side in (flat, opposite)]
             a, b = (_wide(numbers(side, dtype)) for side, dtype in zip(piece, dtypes))
-            unequal = unlike(*piece if alike and piece[0].dtype == piece[1].dtype else _common(a, b))
+            common = (a, b) if a.dtype == b.dtype else (a.astype(np.complex128), b.astype(np.complex128))
+            unequal = unlike(*piece if alike and piece[0].dtype == piece[1].dtype else common)
             count = int(np.count_nonzero(unequal))
             apart, sizes = np.abs(a - b), np.abs(b)
             if not math.isfinite(float(apart.max())):
@@ -194,11 +195,6 @@ def distance(
 
 def _wide(piece: Array) -> Array:
     return piece.astype(np.complex128 if piece.dtype.kind == "c" else np.float64, copy=False)
-
-
-def _common(a: Array, b: Array) -> tuple[Array, Array]:
-    """Two wide arrays in one dtype."""
-    return (a, b) if a.dtype == b.dtype else (a.astype(np.complex128), b.astype(np.complex128))
 
 
 def _quantiles(flat: Array, opposite: Array, dtypes: tuple[str, str]) -> dict[float, float]:

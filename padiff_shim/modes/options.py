@@ -89,10 +89,6 @@ def _members(text: str) -> Any:
     return range(numbers.start or 0, 2**31 if numbers.stop is None else numbers.stop, numbers.step or 1)
 
 
-def _share(text: str) -> Any:
-    return float(text) if re.fullmatch(r"\d*\.\d+|\d+\.?", text) else text
-
-
 def _steps(name: str, value: Any) -> Any:
     in_steps(value)
     return value
@@ -142,7 +138,7 @@ PATH = OptionKind(arguments.path, metavar="PATH", unset=True)
 COUNT = OptionKind(positive, _number, "N", unset=True)
 STEPS = OptionKind(_steps, _numbers, "STEPS", unset=True)
 RANKS = OptionKind(_ranks, _members, "RANKS", unset=True)
-BUDGET = OptionKind(_budget, _share, "SHARE", unset=True)
+BUDGET = OptionKind(_budget, lambda text: float(text) if re.fullmatch(r"\d*\.\d+|\d+\.?", text) else text, "SHARE", unset=True)
 ANYTHING = OptionKind(lambda name, value: value, metavar="WORD")  # checked where it is used
 
 

@@ -213,7 +213,8 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
     depends = torch.stack([~_near(value, values[0]) for value in values]).any(0)
     first = len(LARGE)
     moved = torch.stack([~_near(value, values[0]) for value in values[::first]]).any(0)  # by what takes the place of NaN
-    if _has_both(formula):
+    floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point()]
+    if any(bool(tensor.isnan().any()) for tensor in floats) and any(bool(tensor.isinf().any()) for tensor in floats):
         beyond = [_with_numbers(formula, sign * BEYOND * LARGE[0], LARGE[0], related=True) for sign in (1.0, -1.0)]
         moved |= torch.stack([~_near(value, values[0]) for value in beyond]).any(0)
         depends |= moved
@@ -227,12 +228,6 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
         return lost, lost
     of_paddle, of_torch = ((spread & side.isnan()) | (hidden & _near(side.double(), values[0])) for side in (paddle, torch_))
     return of_paddle, of_torch
-
-
-def _has_both(formula: Formula) -> bool:
-    """Whether there are NaN and infinities among the operands."""
-    floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point()]
-    return any(bool(tensor.isnan().any()) for tensor in floats) and any(bool(tensor.isinf().any()) for tensor in floats)
 
 
 def _with_nan(formula: Formula) -> torch.Tensor:

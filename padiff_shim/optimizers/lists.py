@@ -43,7 +43,10 @@ class Core:
             self._function(b, done, *words, foreach=None)
             return
         lists = list(_lists(b.items)) if len(b.items) > 1 else []
-        if not lists or not self._has_its_bits(b, words) or not _lie_apart(b):
+        # Of parameters that have no memory in common the one's update is over before the other's begins.
+        extents = sorted(extent for item in b.items for extent in item.extents) if lists else []
+        lie_apart = all(extent[1] <= other[0] for extent, other in itertools.pairwise(extents))
+        if not lists or not lie_apart or not self._has_its_bits(b, words):
             self._function(b, done, *words, foreach=False)
             return
         gathered = {place for places in lists for place in places}
@@ -90,12 +93,6 @@ def _lists(items: Sequence[Item]) -> Iterator[list[int]]:
             gathered, elements = [], 0
     if gathered:
         yield gathered
-
-
-def _lie_apart(b: Batch) -> bool:
-    """Whether no two parameters have memory in common: the one's update is over then before the other's begins."""
-    extents = sorted(extent for item in b.items for extent in item.extents)
-    return all(extent[1] <= other[0] for extent, other in itertools.pairwise(extents))
 
 
 def _sample(b: Batch, dtype: torch.dtype) -> Batch:

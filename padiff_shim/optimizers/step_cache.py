@@ -195,7 +195,9 @@ class CrossedUpdate:
         self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_state(names[i], value)]
         self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_state(names[i], value)]
         self.numbers = {names[i]: _in_formula(names[i], _number(args[i])) for i in self._places}
-        self.declared, self.key = declared, _short((declared, names, tuple(self.numbers.values())))
+        self.declared = declared
+        # Of each combination of an update and its numbers a number: hashed once, and not at each step.
+        self.key = _keys.setdefault((declared, names, tuple(self.numbers.values())), len(_keys))
         tensors = {name: as_it_lies(value) for name, value in arguments.items() if _is_state(name, value) and name not in _APART}
         self.written = as_it_lies(arguments["param"])
         master = arguments.get("master") if arguments.get("multi_precision") else None
@@ -264,11 +266,6 @@ class CrossedUpdate:
 _keys: dict[Any, int] = {}
 
 
-def _short(key: Any) -> int:
-    """A number for each combination of an update and its numbers: hashed once, and not at each step."""
-    return _keys.setdefault(key, len(_keys))
-
-
 def _mark(place: int, tensor: PaddleTensor) -> tuple[int, Any, int, int]:
     return place, tensor, tensor.data_ptr(), tensor._inplace_version()
 
@@ -323,8 +320,14 @@ def crossed_update(optimizer: PaddleOptimizer, declared: Update, args: Sequence[
 
     ``narrow``: see :class:`CrossedUpdate`.
     """
-    if declared.made_of:
-        args = _with_accumulators(optimizer, declared, args)
+    if declared.made_of:  # what the optimizer made of its accumulators for this call gives place to these
+        if optimizer is None:
+            raise StayNative(reasons.NO_OPTIMIZER)
+        accumulators = [declared.made_of.get(name) for name in declared.names(len(args))]
+        args = [
+            value if accumulator is None else optimizer._get_accumulator_master(accumulator, args[0])
+            for value, accumulator in zip(args, accumulators)
+        ]
     known = _updates.setdefault(optimizer, {}) if optimizer is not None else {}
     update = known.get(id(args[0]))
     if update is None or update.declared is not declared or not update.fits(args):
@@ -334,14 +337,3 @@ def crossed_update(optimizer: PaddleOptimizer, declared: Update, args: Sequence[
         else:
             known[id(args[0])] = update
     return update
-
-
-def _with_accumulators(optimizer: PaddleOptimizer, declared: Update, args: Sequence[Any]) -> Sequence[Any]:
-    """The arguments with the optimizer's accumulators in the place of what it made of them for this call."""
-    if optimizer is None:
-        raise StayNative(reasons.NO_OPTIMIZER)
-    accumulators = [declared.made_of.get(name) for name in declared.names(len(args))]
-    return [
-        value if accumulator is None else optimizer._get_accumulator_master(accumulator, args[0])
-        for value, accumulator in zip(args, accumulators)
-    ]

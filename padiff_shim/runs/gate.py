@@ -314,7 +314,17 @@ class WorstRecords:
         units = _units(record)
         if known is not None and record["verdict"] in _QUIET and (0, units) <= known[:2]:
             return
-        entry = _entry(record, units)
+        verdict = str(record["verdict"])
+        if verdict == Verdict.LOCAL_SUSPECT.value and excess_of(record.get("stats") or {}) > 1:  # of the side that is not accused
+            verdict = SOFT.value
+        entry = BaselineEntry(
+            **{name: str(record.get(name) or "") for name in KEYS},
+            verdict=verdict,
+            side=str(record.get("side") or "").replace("none", ""),
+            name=str(record.get("quirk") or record.get("hypothesis") or ""),
+            known=bool(apart(record)),
+            units=units,
+        )
         if known is None or (entry.severity, entry.units) > known[:2]:
             self._worst[place] = entry.severity, entry.units, entry
 
@@ -339,20 +349,6 @@ def _units(record: Mapping[str, Any]) -> float:
     sides = [(stats.get(side) or {}).get("rho_max") for side in ("paddle", "torch")]
     units = max((float(size) for size in sides if isinstance(size, (int, float)) and size == size), default=0.0)
     return float(f"{units:.{DIGITS}g}")
-
-
-def _entry(record: Mapping[str, Any], units: float) -> BaselineEntry:
-    verdict = str(record["verdict"])
-    if verdict == Verdict.LOCAL_SUSPECT.value and excess_of(record.get("stats") or {}) > 1:  # of the side that is not accused
-        verdict = SOFT.value
-    return BaselineEntry(
-        **{name: str(record.get(name) or "") for name in KEYS},
-        verdict=verdict,
-        side=str(record.get("side") or "").replace("none", ""),
-        name=str(record.get("quirk") or record.get("hypothesis") or ""),
-        known=bool(apart(record)),
-        units=units,
-    )
 
 
 def _compare(now: list[BaselineEntry], before: list[BaselineEntry], result: Gate) -> None:

@@ -376,7 +376,8 @@ def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | 
     True as well of calls that cannot be made once more, so that a backward that reads what was written raises. None if it cannot be
     seen now. ``values``: the bound call, as Paddle's own tensors.
     """
-    if not _can_be_asked(door) or not values[index].data_ptr():
+    op = door.op
+    if op.random or op.operands or door.entry.arrange is not None or not has_kernel(op) or not values[index].data_ptr():
         return True
     operand = values[index].detach()
     saved: list[Any] = []
@@ -397,11 +398,6 @@ def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | 
             core.eager.reset_saved_tensors_hooks()
     memory = operand.data_ptr()
     return any(tensor.data_ptr() == memory for tensor in saved)
-
-
-def _can_be_asked(door: EntryPoint) -> bool:
-    op = door.op
-    return not (op.random or op.operands) and door.entry.arrange is None and has_kernel(op)
 
 
 def _apart(value: Any, written: bool) -> Any:

@@ -56,7 +56,13 @@ def move(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
     if name == "_getitem_dygraph":
         return _indexed(tensor, args[1], wanted=wanted)
     if copies:
-        return _reshaped(name, tensor, args[1:], wanted=wanted)
+
+        def formula(side: torch.Tensor) -> torch.Tensor:
+            if name == "contiguous" and side.is_contiguous():  # but for an axis of size 1, whose stride Torch leaves as it is
+                return side.clone()
+            return views.VIEWS[name](side, *args[1:])
+
+        return _copied_by_torch(name, tensor, (), formula, wanted=wanted)
     if name == "contiguous":
         forget_strides(tensor)
     return None
@@ -118,17 +124,6 @@ def recast(tensor: PaddleTensor, dtype: str) -> Any:
     wanted = not tensor.stop_gradient and islands.recording()
     result = _copied_by_torch("cast", tensor, (), lambda side: side.to(TORCH_DTYPES[dtype]), wanted=wanted)
     return tensor.astype(dtype) if result is None else result  # without elements
-
-
-def _reshaped(name: str, tensor: PaddleTensor, rest: Sequence[Any], *, wanted: bool) -> Any:
-    """A strided tensor in another shape, if that takes a copy."""
-
-    def formula(side: torch.Tensor) -> torch.Tensor:
-        if name == "contiguous" and side.is_contiguous():  # but for an axis of size 1, whose stride Torch leaves as it is
-            return side.clone()
-        return views.VIEWS[name](side, *rest)
-
-    return _copied_by_torch(name, tensor, (), formula, wanted=wanted)
 
 
 def _indexed(tensor: PaddleTensor, index: Any, *, wanted: bool) -> Any:

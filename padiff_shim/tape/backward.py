@@ -401,16 +401,16 @@ class _Turned(torch.autograd.Function):
 @contextmanager
 def _cut(tensors: Sequence[Any]) -> Iterator[None]:
     """No gradient passes through these tensors."""
-    handles = [side.register_hook(_zeros) for tensor in tensors for side, _ in _sides(tensor)]
+
+    def zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
+        return None if grad is None else torch.zeros_like(grad)  # None: of a result that nothing was made of, beside one that was
+
+    handles = [side.register_hook(zeros) for tensor in tensors for side, _ in _sides(tensor)]
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-
-
-def _zeros(grad: torch.Tensor | None) -> torch.Tensor | None:
-    return None if grad is None else torch.zeros_like(grad)  # None: of a result that nothing was made of, beside one that was
 
 
 def _sides(tensor: PaddleTensor) -> list[tuple[torch.Tensor, bool]]:

@@ -373,11 +373,6 @@ def frontiers_live() -> bool:
     return bool(_frontiers)
 
 
-def _frontier(side: torch.Tensor) -> None:
-    key = id(side)
-    _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
-
-
 def leaf(tensor: PaddleTensor) -> torch.Tensor:
     """The leaf twin of a tensor that is not on the tape; made once per value of it."""
     twins = attribute(tensor, LEAF) or leaf_twins(tensor, LEAF)
@@ -467,7 +462,8 @@ def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transp
     side = side.requires_grad_()
     side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
-        _frontier(side)
+        key = id(side)
+        _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
     twins.all.append(weakref.ref(side, twins.all.remove))
     return side
 
