@@ -82,15 +82,9 @@ def _clipped(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tens
     "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
     amp="flash_attn",
     tensors=4,
-    c=False,
     promote="same",
     random=lambda query, key, value, mask, dropout, causal, training, *rest: bool(dropout and training),
-    doors=(
-        function(
-            "paddle.nn.functional.scaled_dot_product_attention",
-            "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
-        ),
-    ),
+    python="paddle.nn.functional.scaled_dot_product_attention",
     copies_result=True,
     by_layout=True,  # one fused kernel, or where that cannot take them its steps
     samples=(
@@ -128,19 +122,12 @@ def scaled_dot_product_attention(
     "softmax_scale=None",
     amp="flash_attn",
     tensors=3,
-    c=False,
     promote="same",
     random=lambda query, key, value, dropout, causal, softmax, offset, name, training, scale: bool(dropout and training),
     results=("out", "softmax"),
     copies_result=True,
     by_layout=True,  # one fused kernel, or where that cannot take them its steps
-    doors=(
-        function(
-            "paddle.nn.functional.flash_attention.flash_attention",
-            "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True "
-            "softmax_scale=None",
-        ),
-    ),
+    python="paddle.nn.functional.flash_attention.flash_attention",
     samples=(Sample(*QKV), Sample(*QKV, causal=True)),
     note=_NOTE,
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from padiff_shim.table.op import Fault, Floats, Ints, Sample, c_op, each, function, op
+from padiff_shim.table.op import Fault, Floats, Ints, Sample, c_op, each, op
 
 from . import _aligned
 from ._matrix_faults import (
@@ -213,9 +213,8 @@ def lu_solve(b: torch.Tensor, lu: torch.Tensor, pivots: torch.Tensor, trans: str
 @op(
     "x y rcond=None driver=None",
     tensors=2,
-    c=False,
     promote="same",
-    doors=(function("paddle.linalg.lstsq", "x y rcond=None driver=None"),),
+    python="paddle.linalg.lstsq",
     results=("solution", "residuals", "rank", "singular_values"),
     note="Paddle has no gradient of it; with the driver gelsy Torch's last digits vary from call to call",
 )
@@ -230,11 +229,10 @@ def _whole(name: str, params: str, **options: Any) -> Any:
     return op(
         params,
         name=name,
-        c=False,
         promote="same",
         amp="matmul_v2",
         products=True,
-        doors=(function(f"paddle.linalg.{name}", params),),
+        python=f"paddle.linalg.{name}",
         **options,
     )
 

@@ -204,11 +204,8 @@ def fused_gemm_epilogue(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: bool,
     "x y bias trans_x=False trans_y=False activation=None",
     tensors=3,
     limits=KernelLimits(cpu=False),
-    c=False,
     promote="same",
-    doors=(
-        function("paddle.incubate.nn.functional.fused_linear_activation", "x y bias trans_x=False trans_y=False activation=None"),
-    ),
+    python="paddle.incubate.nn.functional.fused_linear_activation",
     samples=_PRODUCTS,
     note="`gelu` is the one by tanh",
 )

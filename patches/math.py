@@ -273,8 +273,7 @@ def polygamma(x: torch.Tensor, n: int) -> torch.Tensor:
 
 nan_to_num = op(
     "x nan=0.0 posinf=None neginf=None",
-    c=False,
-    doors=(function("paddle.nan_to_num", "x nan=0.0 posinf=None neginf=None"),),
+    python="paddle.nan_to_num",
     samples=(*UNARY, Sample((3, 4), nan=1.0, posinf=2.0, neginf=-2.0)),
     elementwise=True,
     exact=True,
@@ -295,21 +294,16 @@ def add_n(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     return functools.reduce(torch.add, inputs)
 
 
-sinc = op(
-    "x", c=False, doors=(function("paddle.sinc", "x"),), samples=UNARY, elementwise=True, faults={"nan->1": Fault(hidden_nan)}
-)(torch.sinc)
+sinc = op("x", python="paddle.sinc", samples=UNARY, elementwise=True, faults={"nan->1": Fault(hidden_nan)})(torch.sinc)
 
 multigammaln = op(
     "x p",
     name="multigammaln",
-    c=False,
     promote="same",
-    doors=(function("paddle.multigammaln", "x p"),),
+    python="paddle.multigammaln",
     samples=ranged(each((Sample((3, 4)), Sample((2, 3, 4))), p=(1, 3)), 1.5, 3),
     elementwise=True,
     deviations=ROUNDED,
 )(torch.special.multigammaln)
 
-polar = op("x|abs y|angle", tensors=2, c=False, promote="same", complex=True, doors=(function("paddle.polar", "x|abs y|angle"),))(
-    torch.polar
-)
+polar = op("x|abs y|angle", tensors=2, promote="same", complex=True, python="paddle.polar")(torch.polar)

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Definition, Fault, Sample, function, op
+from padiff_shim.table.op import Definition, Fault, Sample, op
 from padiff_shim.torch_versions import batch_norm_kernel, weight_norm_kernel
 
 from ._declarations import with_axes
@@ -208,9 +208,8 @@ def _rounded_share(own: Any, x: Any, size: int, alpha: float, beta: float, k: fl
 
 @op(
     "x size alpha=1e-4 beta=0.75 k=1.0 data_format='NCHW'",
-    c=False,
     deviations=_DOUBLE,
-    doors=(function("paddle.nn.functional.local_response_norm", "x size alpha=1e-4 beta=0.75 k=1.0 data_format='NCHW'"),),
+    python="paddle.nn.functional.local_response_norm",
     samples=(
         Sample((2, 5, 4, 3), size=3, alpha=0.1),
         Sample((2, 5, 4), size=2, beta=0.5, data_format="NCL"),
@@ -230,10 +229,9 @@ def local_response_norm(x: Any, size: int, alpha: float, beta: float, k: float, 
 
 @op(
     "x p=2 axis=1 epsilon=1e-12 out=None",
-    c=False,
     amp="p_norm",
     deviations=_DOUBLE,
-    doors=(function("paddle.nn.functional.normalize", "x p=2 axis=1 epsilon=1e-12 out=None"),),
+    python="paddle.nn.functional.normalize",
     samples=(
         Sample((3, 4)),
         Sample((2, 3, 4), axis=-1, p=1),
@@ -273,9 +271,8 @@ def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: 
 @op(
     "v g dim",
     tensors=2,
-    c=False,
     promote="same",
-    doors=(function("paddle.nn.utils.weight_norm_hook._weight_norm", "v g dim"),),
+    python="paddle.nn.utils.weight_norm_hook._weight_norm",
     samples=(
         Sample((4, 2, 3), (4,), dim=0),
         Sample((4, 6), (6,), dim=1),
@@ -298,9 +295,8 @@ def weight_norm(v: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
 
 @op(
     "p dim",
-    c=False,
     promote="same",
-    doors=(function("paddle.nn.utils.weight_norm_hook.norm_except_dim", "p dim"),),
+    python="paddle.nn.utils.weight_norm_hook.norm_except_dim",
     faults=EXCEPT_DIM,
 )
 def norm_except_dim(p: torch.Tensor, dim: int) -> torch.Tensor:

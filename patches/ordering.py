@@ -160,9 +160,8 @@ _MEAN = (
 
 @op(
     "x axis=None keepdim=False mode='avg'",
-    c=False,
     promote="none",
-    doors=(function("paddle.median", "x axis=None keepdim=False mode='avg'"),),
+    python="paddle.median",
     note=_MEAN,
     ties=_MIDDLES,
     samples=_MIDDLE,
@@ -174,9 +173,8 @@ def median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
 
 @op(
     "x axis=None keepdim=False mode='avg'",
-    c=False,
     promote="none",
-    doors=(function("paddle.nanmedian", "x axis=None keepdim=False mode='avg'"),),
+    python="paddle.nanmedian",
     note=_MEAN,
     ties=_MIDDLES,
     samples=(*_MIDDLE, Sample((2, 3, 4), axis=[0, 2])),

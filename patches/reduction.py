@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from padiff_shim.numerics import models
-from padiff_shim.table.op import Fault, Sample, c_op, each, function, op
+from padiff_shim.table.op import Fault, Sample, c_op, each, op
 
 from ._declarations import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
 from ._faults import quotients
@@ -82,13 +82,13 @@ def _spread(formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, kee
     return formula(x, over, correction=less, keepdim=keepdim)
 
 
-@op(_SPREAD, c=False, promote="same", doors=(function("paddle.std", _SPREAD),), samples=_SPREADS)
+@op(_SPREAD, promote="same", python="paddle.std", samples=_SPREADS)
 def std(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
     """``torch.std``."""
     return _spread(torch.std, x, axis, unbiased, keepdim, correction)
 
 
-@op(_SPREAD, c=False, promote="same", doors=(function("paddle.var", _SPREAD),), samples=_SPREADS)
+@op(_SPREAD, promote="same", python="paddle.var", samples=_SPREADS)
 def var(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
     """``torch.var``."""
     return _spread(torch.var, x, axis, unbiased, keepdim, correction)
@@ -96,9 +96,8 @@ def var(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: 
 
 @op(
     "x axis=None dtype=None keepdim=False",
-    c=False,
     promote="none",
-    doors=(function("paddle.nansum", "x axis=None dtype=None keepdim=False"),),
+    python="paddle.nansum",
     samples=REDUCED,
 )
 def nansum(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -> torch.Tensor:
@@ -108,9 +107,8 @@ def nansum(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool)
 
 @op(
     "x axis=None keepdim=False",
-    c=False,
     promote="same",  # whether Paddle takes integers depends on their axes
-    doors=(function("paddle.nanmean", "x axis=None keepdim=False"),),
+    python="paddle.nanmean",
     samples=REDUCED,
 )
 def nanmean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:

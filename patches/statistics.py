@@ -50,10 +50,9 @@ def cov(x: torch.Tensor, fweights: Any, aweights: Any, rowvar: bool, ddof: bool)
 
 @op(
     "x rowvar=True",
-    c=False,
     amp="matmul_v2",
     products=True,
-    doors=(function("paddle.linalg.corrcoef", "x rowvar=True"),),
+    python="paddle.linalg.corrcoef",
     samples=(Sample((3, 6)), Sample((6, 3), rowvar=False)),
     refusals=(Sample((2, 3, 4)),),
     faults={"half-centred": Fault(correlation, precision=True)},
@@ -72,12 +71,11 @@ _MODE = "use_mm_for_euclid_dist_if_necessary"
 @op(
     f"x y p=2.0 compute_mode={_MODE!r}",
     tensors=2,
-    c=False,
     promote="same",
     copies_result=True,
     amp="matmul_v2",
     products=True,
-    doors=(function("paddle.cdist", f"x y p=2.0 compute_mode={_MODE!r}"),),
+    python="paddle.cdist",
     deviations=ROUNDED,
     samples=(
         *each((Sample((3, 4), (5, 4)), Sample((2, 3, 4), (2, 5, 4))), p=(2.0, 1.0, 3.0, float("inf"))),
@@ -96,10 +94,9 @@ def cdist(x: torch.Tensor, y: torch.Tensor, p: float, compute_mode: str) -> torc
 
 @op(
     "x p=2.0",
-    c=False,
     promote="same",
     copies_result=True,
-    doors=(function("paddle.pdist", "x p=2.0"),),
+    python="paddle.pdist",
     deviations=ROUNDED,
     faults=PDIST,
 )
@@ -129,7 +126,7 @@ def _area(formula: Any, y: torch.Tensor, x: torch.Tensor | None, dx: float | Non
     return formula(y, x, dim=axis)
 
 
-@op(_AREA, tensors=2, c=False, promote="same", doors=(function("paddle.trapezoid", _AREA),), samples=_AREAS, deviations=ROUNDED)
+@op(_AREA, tensors=2, promote="same", python="paddle.trapezoid", samples=_AREAS, deviations=ROUNDED)
 def trapezoid(y: torch.Tensor, x: torch.Tensor | None, dx: float | None, axis: int) -> torch.Tensor:
     """``torch.trapezoid``."""
     return _area(torch.trapezoid, y, x, dx, axis)
@@ -138,9 +135,8 @@ def trapezoid(y: torch.Tensor, x: torch.Tensor | None, dx: float | None, axis: i
 @op(
     _AREA,
     tensors=2,
-    c=False,
     promote="same",
-    doors=(function("paddle.cumulative_trapezoid", _AREA),),
+    python="paddle.cumulative_trapezoid",
     samples=_AREAS,
     deviations=ROUNDED,
 )

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from padiff_shim.numerics.ties import Either, Kinks, Selected
-from padiff_shim.table.op import Fault, Sample, each, function, op
+from padiff_shim.table.op import Fault, Sample, each, op
 
 from ._declarations import axes, reduction, rows, with_axes
 from ._faults import bounded_together
@@ -76,9 +76,8 @@ _VECTOR = "x p=2.0 axis=None keepdim=False name=None dtype=None"
 
 @op(
     _VECTOR,
-    c=False,
     promote="none",
-    doors=(function("paddle.linalg.vector_norm", _VECTOR),),
+    python="paddle.linalg.vector_norm",
     deviations=_ROOTS,
     samples=(*each((Sample((3, 4)), Sample((2, 3, 4), axis=[0, 2])), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), axis=1)),
     faults=VECTOR_NORM | _further(lambda x, p, axis, keepdim, name, dtype: (x, p, axis, keepdim)),
@@ -170,10 +169,9 @@ def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
 @op(
     "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False",
     tensors=2,
-    c=False,
     promote="same",
     deviations=_ROOTS,
-    doors=(function("paddle.nn.functional.pairwise_distance", "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False"),),
+    python="paddle.nn.functional.pairwise_distance",
     samples=(*each((Sample((3, 4), (3, 4)),), p=_POWERS[:3], keepdim=(False, True)), Sample((3, 4), (4,)), Sample((4,), (4,))),
     faults=PAIRWISE,
 )
@@ -188,11 +186,10 @@ def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float
 @op(
     "x1 x2 axis|dim=1 eps=1e-8",
     tensors=2,
-    c=False,
     promote="same",
     note="torch bounds each norm by eps from below, Paddle their product by its square",
     faults={"bounded-together": Fault(bounded_together)},
-    doors=(function("paddle.nn.functional.cosine_similarity", "x1 x2 axis|dim=1 eps=1e-8"),),
+    python="paddle.nn.functional.cosine_similarity",
     samples=(Sample((3, 4), (3, 4)), Sample((2, 3, 4), (2, 3, 4), axis=-1), Sample((3, 4), (1, 4)), Sample((4,), (4,), axis=0)),
 )
 def cosine_similarity(x1: torch.Tensor, x2: torch.Tensor, axis: int, eps: float) -> torch.Tensor:

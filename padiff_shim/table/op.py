@@ -298,6 +298,7 @@ def op(
     *,
     name: str = "",
     c: bool = True,
+    python: str = "",
     inplace: bool = False,
     numbers: tuple[str, ...] = (),
     legacy: bool | str | Sequence[str] = False,
@@ -315,6 +316,7 @@ def op(
         params: the signature, ``"x|input axis|dim=-1"``: aliases after ``|``, defaults after ``=``. The tensors come first.
         name: the op's name, if it is not the formula's.
         c: the entry point ``paddle._C_ops.<name>`` with these parameters. False for an op that has other ``doors`` only.
+        python: in its place, a Python function of Paddle with these parameters, by its full name.
         inplace: also ``paddle._C_ops.<name>_``, and ``<legacy name>_``, which write the result into their first tensor.
         numbers: parameters that are Python numbers at these entry points; a tensor there stays native.
         legacy: entry points of ``paddle._legacy_C_ops``. True: the same name and parameters. Else strings (one or several): another
@@ -339,7 +341,7 @@ def op(
         called = name or formula.__name__.strip("_")
         tensors = fields.get("tensors", 1)  # of an op with operands=True: 1, the sequence
         forms = [called] if legacy is True else [legacy] if isinstance(legacy, str) else list(legacy or ())
-        entries = [c_op(called, params, numbers=numbers)] if c else []
+        entries = [function(python, params)] if python else [c_op(called, params, numbers=numbers)] if c else []
         old = [_legacy(form, params, tensors, numbers) for form in forms]
         entries += [*doors, *old]
         if inplace:
