@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -158,11 +159,14 @@ class CarrierSum:
     along: float = 0.0  # sum of the inner products of J e with the difference, which is scaled to length 1
     own: float = 0.0  # the same of the kernels' part of e
 
-    def add(self, gradient: Array, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> None:
-        """Add one result: both runs' rounding of it, and ``gradient``, how it moves the difference.
+    def add(self, native: ResultRounding, substituted: ResultRounding, own: Array | None, moving: Tensor) -> None:
+        """Add one result: both runs' rounding of it, and ``moving``, its gradient: how it moves the difference.
 
         ``own``: how far the kernels are apart on equal operands; None where that is not known.
         """
+        gradient = as_array(moving)
+        if not gradient.any():  # it moves no output, whatever it holds
+            return
         self.paddle, self.torch = max(self.paddle, native.units), max(self.torch, substituted.units)
         error = native.error - substituted.error
         self.local += float((error**2).sum())
@@ -262,7 +266,7 @@ def carriers(port: PaddleSide) -> CarriedBy:
             ):
                 continue
             own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
-            tensor.register_hook(_adding(known, native_rounding, substituted, own))
+            tensor.register_hook(functools.partial(known.add, native_rounding, substituted, own))
 
     def go_back(named: list[tuple[str, Tensor]]) -> None:
         tensors, arrays = _floats(named)
@@ -288,18 +292,3 @@ def _floats(named: list[tuple[str, Tensor]]) -> tuple[list[Any], list[Array]]:
     """The tensors of floats among outputs, and their values."""
     tensors = [tensor for _, tensor in named if paddle.is_floating_point(tensor)]
     return tensors, [as_array(tensor).copy() for tensor in tensors]
-
-
-def _adding(known: CarrierSum, native: ResultRounding, substituted: ResultRounding, own: Array | None) -> Callable[[Any], None]:
-    """What happens with the gradient of one result; a result without gradient moves no output, whatever it holds.
-
-    ``own``: how far the kernels are apart on equal operands; None where that is not known.
-    """
-
-    def add(gradient: Tensor) -> None:
-        array = as_array(gradient)
-        if not array.any():
-            return
-        known.add(array, native, substituted, own)
-
-    return add

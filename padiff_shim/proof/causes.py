@@ -869,18 +869,13 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
     cause, text = Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone=alone)
-    if alone.backward and (partner := _forward_of(matching, alone)) is not None:
+    # The original's call that stands for the call of the port's whose gradient is computed, if both are of one kind.
+    here = (pair for pair in _forward_pairs(matching) if (pair[1].site, pair[1].layer) == (alone.site, alone.layer))
+    partner = next((original for original, port in here if kind(original) == kind(port)), None) if alone.backward else None
+    if partner is not None:
         text = tr("a gradient goes back here, in the original it ends: write detach() or paddle.no_grad() as there")
         cause, both = Cause.GRAPH_GOES_ON, CallPair(partner, alone)
     return cause, text, both
-
-
-def _forward_of(matching: Matching, alone: TraceCall) -> TraceCall | None:
-    """The original's call that stands for the call of the port's whose gradient is computed, if both are of one kind."""
-    for original, port in _forward_pairs(matching):
-        if (port.site, port.layer) == (alone.site, alone.layer) and kind(original) == kind(port):
-            return original
-    return None
 
 
 def _same_lookup(matching: Matching, alone: TraceCall) -> TraceCall | None:
