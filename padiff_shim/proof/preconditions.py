@@ -616,15 +616,12 @@ def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, A
     """Give a layer, and those in it, an attribute."""
 
     def apply(module: Model, layer: Model) -> Undo:
-        parts = [(part, getattr(part, name)) for part in layer.sublayers(include_self=True) if hasattr(part, name)]
-        for part, _ in parts:
-            setattr(part, name, wanted(module))
-
-        def undo() -> None:
-            for part, value in parts:
-                setattr(part, name, value)
-
-        return undo
+        undo = contextlib.ExitStack()
+        for part in layer.sublayers(include_self=True):
+            if hasattr(part, name):
+                undo.callback(setattr, part, name, getattr(part, name))
+                setattr(part, name, wanted(module))
+        return undo.close
 
     return apply
 
@@ -707,8 +704,9 @@ def _norm_differs(module: Model, layer: Model) -> str:
 def _set_norm(module: Model, layer: Model) -> Undo:
     """The port's norm gets the original's arguments, and the vectors that belong to them."""
     hook, own = _norm_of_weight(module), _norm_of_weight(layer)
-    unlike = {} if own is None else _unlike_norms(module, layer)
-    for name, (_, wanted) in unlike.items():
+    unlike, undo = {} if own is None else _unlike_norms(module, layer), contextlib.ExitStack()
+    for name, (value, wanted) in unlike.items():
+        undo.callback(setattr, own, name, value)
         setattr(own, name, wanted)
     hooks = layer._forward_pre_hooks
     ends = ("_u", "_v") if unlike and hasattr(own, "n_power_iterations") else ()
@@ -720,18 +718,12 @@ def _set_norm(module: Model, layer: Model) -> Undo:
         return own(layer, inputs)
 
     (key,) = [key for key, known in hooks.items() if known is own] or [None]
+    for end in vectors:
+        undo.callback(layer.__dict__.pop, f"{own.name}{end}", None)
     if vectors:
+        undo.callback(hooks.__setitem__, key, own)
         hooks[key] = with_vectors
-
-    def undo() -> None:
-        for name, (value, _) in unlike.items():
-            setattr(own, name, value)
-        if vectors:
-            hooks[key] = own
-            for end in vectors:
-                layer.__dict__.pop(f"{own.name}{end}", None)
-
-    return undo
+    return undo.close
 
 
 def _transposing(_: Any, layer: Model) -> Undo:
@@ -742,14 +734,10 @@ def _transposing(_: Any, layer: Model) -> Undo:
             return type(value)(map(turned, value))
         return value.transpose([1, 0, 2]) if isinstance(value, paddle.Tensor) and value.ndim == 3 else value
 
-    before = layer.register_forward_pre_hook(lambda _, arguments: turned(arguments))
-    behind = layer.register_forward_post_hook(lambda _, __, result: turned(result))
-
-    def undo() -> None:
-        before.remove()
-        behind.remove()
-
-    return undo
+    undo = contextlib.ExitStack()
+    undo.callback(layer.register_forward_pre_hook(lambda _, arguments: turned(arguments)).remove)
+    undo.callback(layer.register_forward_post_hook(lambda _, __, result: turned(result)).remove)
+    return undo.close
 
 
 _nn, _pnn = torch.nn, paddle.nn
