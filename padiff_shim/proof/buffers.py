@@ -23,12 +23,12 @@ from ..trees import as_array, copied
 from ..weights.mapping import Mapping, Pair
 from ..weights.transfer import made_before
 from . import agreement
-from .agreement import Array
+from .agreement import Array, RunOutcome
 from .causes import values_differ
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from .held_values import fill, holding, tensors_of
 from .locate import UNIT, with_rounding_of
-from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
+from .programs import ModelSide, PaddleSide, TorchSide, attempted
 from .proof import Proof
 from .trace import Model, TraceOperand, Value
 
@@ -122,20 +122,19 @@ def judge_buffers(proof: Proof, apart: Sequence[ApartBuffer], original: TorchSid
 def _effect(apart: Sequence[ApartBuffer], side: ModelSide) -> float | None:
     """How far outputs move with values of its own in the model that was given the other's; None: it does not run alike."""
     named = [(buffer.pair.name(side.framework), buffer.own, buffer.unit) for buffer in apart]
-    try:
-        before = side.run_forward()
+
+    def with_own() -> RunOutcome:
         tensors = tensors_of(side.model)
         own = {
             name: with_rounding_of(_tensor(copied(tensors[name])), _tensor(values), unit).numpy() for name, values, unit in named
         }
         with holding(side, own):
-            after = side.run_forward()
-    except Exception as error:
-        if out_of_memory(error):
-            raise
+            return side.run_forward()
+
+    before, after = attempted(side.run_forward), attempted(with_own)
+    if before is None or after is None or agreement.shapes_differ(before, after):
         return None
-    apart_in_shape = agreement.shapes_differ(before, after)
-    return None if apart_in_shape else agreement.largest_of_rows(agreement.outputs(before, after))
+    return agreement.largest_of_rows(agreement.outputs(before, after))
 
 
 def _mistakes(apart: Sequence[ApartBuffer], layers: Sequence[dict[str, Model]], effect: float | None) -> Iterator[Mistake]:
@@ -211,20 +210,16 @@ def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: b
 def hide_something(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> bool | None:
     """Whether both give other bits with numbers in these pairs; None where the original does not run so."""
     sides = (original, port)
-    try:
+
+    def original_filled() -> RunOutcome:
         fill(pairs, mapping, original, port)
-        expected = original.run_forward()
-        try:
-            actual = port.run_forward()
-        except Exception as error:
-            if out_of_memory(error):
-                raise
-            return True
+        return original.run_forward()
+
+    try:
+        expected, actual = attempted(original_filled), attempted(port.run_forward)
+        if expected is None or actual is None:
+            return None if expected is None else True
         return bool(agreement.shapes_differ(expected, actual) or agreement.outputs_differ(expected, actual, lambda _: True))
-    except Exception as error:
-        if out_of_memory(error):
-            raise
-        return None
     finally:
         for side in sides:
             side.rewind()

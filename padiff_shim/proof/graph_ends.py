@@ -32,7 +32,7 @@ from .expressions import Rewrite, operands_detached
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .fixes import fix_of_detached, fix_of_training
 from .locate import Differing
-from .programs import ModelSide, PaddleSide, TorchSide, out_of_memory
+from .programs import ModelSide, PaddleSide, TorchSide, attempted
 
 _OURS = __file__.rpartition("proof")[0]
 _MOVED = 1e-3  # of an array's numbers, to see whether outputs depend on it
@@ -159,12 +159,7 @@ def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differ
 
     def run(undone: Collection[int], moved: int = -1) -> RunOutcome | None:
         port.drawing = functools.partial(around, undone, moved)
-        try:
-            return port.run()
-        except Exception as error:  # a program that does not run so
-            if out_of_memory(error):
-                raise
-            return None
+        return attempted(port.run)
 
     try:
         expected, actual = original.run(), run(())
@@ -195,27 +190,21 @@ def with_graphs_ended(mistakes: list[Mistake], original: TorchSide, port: Paddle
         return mistakes
     expected = original.run()
     apart, ended, fix = _apart(mapping, expected, port.run()), going_on[0], None
+
+    def run_with(patch: Patch) -> RunOutcome:
+        with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}):
+            return port.run()
+
     for mistake in going_on:
         place = mistake.paddle
         for patch in map(Rewrite.patch, operands_detached(place.file, place.line)) if place else ():
-            after = _apart(mapping, expected, _run_with(port, patch)) if patch else apart
+            after = _apart(mapping, expected, attempted(functools.partial(run_with, patch))) if patch else apart
             if after < apart and patch is not None:
                 apart, ended, fix = after, mistake, Fix(" ".join(patch.after.split()), patch.file, patch.line, patch=patch)
     if fix is None:
         return mistakes
     rest = [mistake for mistake in mistakes if any(apart) or mistake is ended or mistake not in going_on]
     return [replace(mistake, write=fix.text, fix=fix) if mistake is ended else mistake for mistake in rest]
-
-
-def _run_with(port: PaddleSide, patch: Patch) -> RunOutcome | None:
-    """A run with another line; None where the program does not run so."""
-    try:
-        with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}):
-            return port.run()
-    except Exception as error:  # whatever the changed line raises
-        if out_of_memory(error):
-            raise
-        return None
 
 
 def trained_otherwise(original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing) -> Iterator[Mistake]:

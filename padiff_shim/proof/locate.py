@@ -300,15 +300,11 @@ class _MistakeSearch:
         """Whether both agree in more with another line; before Python 3.11 it is not tried."""
         if patch is None or sys.version_info < (3, 11):
             return patch is not None
-        tables = self._tables or Exchange()
-        capturing = functools.partial(
-            Capture, forced={**tables.calls, **self._forced}, tables=tables.constants, attributes=self._attributes
-        )
         try:
             with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}) as changed:
                 if not changed:  # one of several functions of a name, which cannot be told apart
                     return True
-                outcome = self._sides[1].run_wide(capturing)
+                outcome = self._run_mended()
         except Exception as error:  # whatever the changed line raises
             let_pass(error)
             return False
@@ -355,11 +351,14 @@ class _MistakeSearch:
 
     def _mend(self) -> None:
         """Run the port with the original's values where it was mended, and with its tables."""
-        tables = self._tables or Exchange()
         self._port.trace.forget()
+        self._port = self._run_mended()
+
+    def _run_mended(self) -> RunOutcome:
+        tables = self._tables or Exchange()
         forced = {**tables.calls, **self._forced}
         capturing = functools.partial(Capture, forced=forced, tables=tables.constants, attributes=self._attributes)
-        self._port = self._sides[1].run_wide(capturing)
+        return self._sides[1].run_wide(capturing)
 
     def _exchange(self) -> Exchange:
         """The original's tables that the port gets, see :func:`exchange`."""

@@ -32,7 +32,7 @@ from .agreement import Array, RunOutcome, difference_text
 from .causes import advice_on_definition
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from .match import kind
-from .programs import Inputs, ModelSide, PaddleSide, TorchSide, in_place, out_of_memory
+from .programs import Inputs, ModelSide, PaddleSide, TorchSide, attempted, in_place
 from .proof import Proof
 from .trace import Capture, Model, Onlooker, Tensor, TraceOperand, shape_of, tensors_in
 
@@ -389,7 +389,7 @@ def mending_settings(
             if parts and parts <= settled:
                 continue
             undo = adjustment.apply()
-            after = _run(port)
+            after = attempted(port.run_forward)  # a layer may refuse another layer's setting
             if after is None or not _mends(adjustment, expected, actual, after):
                 undo()
                 continue
@@ -463,16 +463,6 @@ def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
                 )
             )
     return lines
-
-
-def _run(port: PaddleSide) -> RunOutcome | None:
-    """A forward of the port; None if it does not run so."""
-    try:
-        return port.run_forward()
-    except Exception as error:  # a layer may refuse another layer's setting
-        if out_of_memory(error):
-            raise
-        return None
 
 
 def _of_layers(
@@ -565,12 +555,10 @@ def _packed_lengths(original: TorchSide) -> dict[str, list[int]]:
 
     recurrences = {path: module for path, module in original.layers.items() if type(module) in _RECURRENT}
     if recurrences:
-        hooks = [module.register_forward_pre_hook(functools.partial(note, path)) for path, module in recurrences.items()]
-        try:
+        with contextlib.ExitStack() as hooks:
+            for path, module in recurrences.items():
+                hooks.callback(module.register_forward_pre_hook(functools.partial(note, path)).remove)
             original.run_forward()
-        finally:
-            for hook in hooks:
-                hook.remove()
     return {path: calls[0] for path, calls in lengths.items() if all(call == calls[0] for call in calls)}
 
 

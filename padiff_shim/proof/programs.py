@@ -407,6 +407,16 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
+def attempted(run: Callable[[], _Answer]) -> _Answer | None:
+    """What a run gives; None where a program does not run so, but for want of memory."""
+    try:
+        return run()
+    except Exception as error:  # whatever the program raises
+        if out_of_memory(error):
+            raise
+        return None
+
+
 class ModelSide:
     """A model of one framework, and what it is called with."""
 
