@@ -128,6 +128,40 @@ def test_a_table_that_is_made_in_other_steps(tmp_path):
     assert behind.identical, str(behind)
 
 
+class Holding(Net):
+    def __init__(self):
+        super().__init__()
+        angles = np.outer(np.arange(64), 1 / 10000 ** (np.arange(24) / 24))
+        self.register_buffer("table", torch.tensor(np.cos(angles), dtype=torch.float32))
+
+    def forward(self, x):
+        return (x + self.down(torch.nn.functional.silu(self.up(x)))) * self.table[:33]
+
+
+HOLDING = PORT.replace(
+    "    def silu",
+    (
+        '        inverse = 1.0 / 10000 ** (paddle.arange(24, dtype="float32") / 24)\n'
+        '        angles = paddle.outer(paddle.arange(96, dtype="float32"), inverse)\n'
+        '        self.register_buffer("cosines", paddle.cos(angles), persistable=False)\n\n'
+        "    def silu"
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "read", ["self.cosines[:33]", "self.cosines[paddle.arange(33)]", "F.embedding(paddle.arange(33), self.cosines)"]
+)
+def test_a_table_that_was_there_before_the_run(tmp_path, read):
+    answer, _ = ask(tmp_path, f"return (x + self.down(F.silu(self.up(x)))) * {read}", Holding, HOLDING)
+    (origin,) = answer.origins
+    assert origin.cause == NUMBERS
+    assert origin.change
+    assert origin.patch is None
+    assert answer.mended, str(answer)
+    assert not answer.identical
+
+
 @pytest.mark.parametrize("original", [Blocks, Checkpointed])
 def test_a_recomputed_branch_has_each_origin_once(tmp_path, original):
     answer, behind = ask(tmp_path, "return recompute(self.block, self.down(paddle.tanh(self.up(x))))", original)
@@ -222,6 +256,29 @@ ROTATION = (
 )
 
 
+class Normalized(Net):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.linspace(-1, 1, 40))
+        self.register_buffer("variance", torch.linspace(0.5, 2, 40))
+
+    def forward(self, x):
+        return self.down(torch.nn.functional.batch_norm(self.up(x), self.mean, self.variance))
+
+
+class Resized(Net):
+    def forward(self, x):
+        h = torch.nn.functional.interpolate(self.up(x).reshape(3, 11, 5, 8), scale_factor=2, mode="nearest")
+        return self.down(torch.nn.functional.avg_pool2d(h, 3, 2, 1).reshape(33, 40))
+
+
+NORMALIZED = (
+    "m, v = paddle.linspace(-1, 1, 40), paddle.linspace(0.5, 2, 40)\nreturn self.down((self.up(x) - m) / paddle.sqrt(v + 1e-5))"
+)
+RESIZED = (
+    "h = self.up(x).reshape([3, 11, 5, 1, 8, 1]).expand([3, 11, 5, 2, 8, 2]).reshape([3, 11, 10, 16])\n"
+    "return self.down(F.avg_pool2d(h, 3, 2, 1, exclusive=False).reshape([33, 40]))"
+)
 GROUPS = (
     "h = self.up(x)\ng = h.reshape([33, 4, 10])\nm = g.mean(-1, keepdim=True)\nv = ((g - m) ** 2).mean(-1, keepdim=True)\n"
     "return self.down(((g - m) / paddle.sqrt(v + 1e-5)).reshape([33, 40]))"
@@ -254,6 +311,8 @@ GLU = (
         (WINDOW, Windowed, "float32"),
         (INSTANCES, InstanceNormed, "float32"),
         (ROTATION, Rotated, "float32"),
+        (NORMALIZED, Normalized, "float32"),
+        (RESIZED, Resized, "float32"),
     ],
 )
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):
@@ -375,6 +434,40 @@ def test_one_product_with_several_weights(tmp_path, body, written, rules):
     assert (origin.cause, origin.differs, origin.paddle.line) == (GROUPING, "gradient", 13)
     assert written in origin.change
     assert answer.mended, str(answer)
+    assert behind.identical, str(behind)
+
+
+SEVERAL = ONE_PRODUCT.replace(
+    "self.qkv_proj, self.o_proj = nn.Linear(24, 48, bias_attr=None), nn.Linear(24, 24)",
+    ("self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(24, width) for width in (24, 12, 12, 24))"),
+)
+
+
+class Whole(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv_proj, self.o_proj = torch.nn.Linear(24, 48), torch.nn.Linear(24, 24)
+
+    def forward(self, x):
+        q, k, v = (t.reshape(3, 11, -1, 6) for t in self.qkv_proj(x).split([24, 12, 12], -1))
+        k, v = (t.repeat_interleave(2, dim=2) for t in (k, v))
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+        scores = torch.softmax(torch.matmul(q, k.transpose(-1, -2)) * 6**-0.5, -1)
+        return self.o_proj(torch.matmul(scores, v).transpose(1, 2).reshape(33, 24))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "q = self.q_proj(x)\nk = self.k_proj(x)\nv = self.v_proj(x)",
+        "part1 = x\nq, k, v = self.q_proj(part1), self.k_proj(part1), self.v_proj(part1)",
+    ],
+)
+def test_several_products_where_the_original_has_one(tmp_path, body):
+    answer, behind = ask(tmp_path, body, Whole, SEVERAL)
+    (origin,) = answer.origins
+    assert (origin.cause, origin.differs) == (GROUPING, "gradient")
+    assert "paddle.concat([self.q_proj.weight, self.k_proj.weight, self.v_proj.weight], -1)" in origin.patch.after
     assert behind.identical, str(behind)
 
 

@@ -7,52 +7,22 @@ own readers before they reach the value: so copies of copies make any order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from ...table.formulation import BACKWARD, Formulation, Spelling
 from ...text import tr
 from ..trace import TraceCall, Value
 from .calls import OpCall
-from .changes import MOVES
-from .following import CallPlace, Reread, Swap, call_number
+from .changes import MOVES, AnyChange
+from .following import CallPlace, Reread, call_number
 from .origins import OriginGroup, Partners
 from .source import text_of
 
 Tree = Value | tuple["Tree", "Tree"]  # of the port's gradients: how the original adds them up
 
 
-@dataclass(frozen=True)
-class OrderChange:
-    """Copies of values that have their gradients added up in the original's order.
-
-    Attributes:
-        formulation: what it is.
-        rereads: of each time: which calls read which copy.
-        spelling: what to write.
-    """
-
-    formulation: Formulation
-    rereads: tuple[Reread, ...]
-    spelling: str
-
-    @property
-    def calls(self) -> set[int]:
-        """The calls that read something else."""
-        return {number for reread in self.rereads for number in reread.copies}
-
-    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
-        """No call is exchanged."""
-        return []
-
-    def patch(
-        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
-    ) -> None:
-        """The readers stand in lines of their own."""
-
-
 def order_change(
     times: Sequence[Sequence[OriginGroup]], partners: Partners, calls: Sequence[OpCall], places: Sequence[CallPlace]
-) -> OrderChange | None:
+) -> AnyChange | None:
     """Copies that make the sums of an origin the original's, for each time; None where its calls are no such sums."""
     rereads: list[Reread] = []
     for groups in times:
@@ -66,7 +36,7 @@ def order_change(
     why = tr("the gradients of a tensor's readers are added up in another order")
     text = "\n".join(_lines(rereads[0], places))
     formulation = Formulation("sum of gradients", BACKWARD, "", (Spelling("", ""), Spelling(text, "")), (), str(why))
-    return OrderChange(formulation, tuple(rereads), text)
+    return AnyChange(formulation, rereads=tuple(rereads))
 
 
 def _reread(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> Reread | None:

@@ -129,7 +129,7 @@ def _searched(search: OriginSearch) -> tuple[list[BitOrigin], float | None]:
         replace(_origin(search, origin, share), patch=patch, names=() if patch else _names(search, origin.change))
         for origin, share, patch in zip(search.origins, shares, _patches(search))
     ]
-    return origins, None if measured is None else sum(share or 0.0 for share in shares)
+    return origins, None if not any(share is not None for share in shares) else sum(share or 0.0 for share in shares)
 
 
 def _names(search: OriginSearch, change: Any) -> tuple[tuple[str, str], ...]:

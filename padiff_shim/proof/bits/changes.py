@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import paddle
@@ -15,7 +16,7 @@ from ...catalogue.formulations import formulations
 from ...frameworks.weight_copies import same_tensor_bits
 from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
 from ...text import tr
-from ..expressions import Rewrite
+from ..expressions import Rewrite, both
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Reread, Swap, as_side
 from .patterns import Candidate, match
@@ -26,20 +27,56 @@ MOST = 24  # changes that are tried for one origin
 
 
 @dataclass(frozen=True)
-class Change:
-    """Another spelling for some calls of the port, the same in every layer that makes them.
+class AnyChange:
+    """What mends an origin in a run of the port.
 
     Attributes:
-        formulation: what it is a spelling of.
-        now, then: the places of both spellings in it: the port's, and the original's.
-        candidates: the calls, for each time they are made.
+        formulation: what it is; its last spelling is what to write.
+        rereads, behind, ahead, tables: see :class:`~.following.Followed`.
     """
 
     formulation: Formulation
+    rereads: tuple[Reread, ...] = field(default=(), kw_only=True)
+    behind: Mapping[int, str] = field(default_factory=dict, kw_only=True)
+    ahead: Mapping[int, tuple[int, str]] = field(default_factory=dict, kw_only=True)
+    tables: Mapping[int, Any] = field(default_factory=dict, kw_only=True)
+
+    @property
+    def spelling(self) -> str:
+        """What to write."""
+        return self.formulation.spellings[-1].paddle
+
+    @property
+    def calls(self) -> set[int]:
+        """The numbers of all calls whose values change."""
+        return {number for reread in self.rereads for number in reread.copies}
+
+    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
+        """The exchanges of calls in a run of the port."""
+        return []
+
+    def patch(
+        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
+    ) -> Rewrite | None:
+        """The lines to write; None where no single line of the port says it.
+
+        ``again``: operands may be computed once more. ``taken``: see :func:`~.source.patch`.
+        """
+        return None
+
+
+@dataclass(frozen=True)
+class Change(AnyChange):
+    """Another spelling for some calls of the port, the same in every layer that makes them.
+
+    Attributes:
+        now, then: the places of both spellings in the formulation: the port's, and the original's.
+        candidates: the calls, for each time they are made.
+    """
+
     now: int
     then: int
     candidates: tuple[Candidate, ...]
-    rereads: tuple[Reread, ...] = ()
 
     @property
     def spelling(self) -> str:
@@ -54,20 +91,27 @@ class Change:
     def patch(
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
     ) -> Rewrite | None:
-        """What to write; None where the port's names do not say it, or several results are to be written.
-
-        ``again``: operands may be computed once more. ``taken``: see :func:`~.source.patch`.
-        """
-        candidate, makers = self.candidates[0], _makers(calls)
-        number, *others = {makers[value.number] for value in candidate.results}
-        if others:
-            return None
-        span = places[number].span
+        """None also where each of several calls makes several results."""
+        candidate, makers, taken = self.candidates[0], _makers(calls), set() if taken is None else taken
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
-        return None if span is None else patch(span, self.spelling, candidate.operands, spans, again=again, taken=taken)
+        numbers = [makers[value.number] for value in candidate.results]
+        first, *others = sorted(set(numbers))
+        span, text = places[first].span, self.spelling
+        if span is None or (others and len(numbers) != 1 + len(others)):
+            return None
+        used = {*taken, *span.names, *span.code.co_names, *span.code.co_varnames, *span.code.co_freevars, *span.code.co_cellvars}
+        free = (name for name in (f"part{number}" for number in itertools.count(1)) if name not in used)
+        names = dict(zip(numbers, free))
+        if others:  # the first call's statement makes the results of all
+            text = f"{', '.join(names.values())} = {text}\n{names[first]}"
+        rewrite = patch(span, text, candidate.operands, spans, again=again, taken=taken)
+        for number in others:
+            other = places[number].span
+            rewrite = both(rewrite, None if other is None else patch(other, names[number], {}, spans))
+        return rewrite
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
-        """The exchanges in a run of the port."""
+        """Those of each time."""
         return [_swap(candidate, self.spelling, calls) for candidate in self.candidates]
 
 

@@ -26,7 +26,7 @@ from ..plans import TORCHS, OnTorch
 from ..programs import ModelSide
 from ..trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from .calls import CallRecorder, NotesCalls, ValueId
-from .source import Span, span_of_call, spans_of_call
+from .source import Span, spans_of_call
 from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
@@ -80,6 +80,7 @@ class Followed:
         swaps, rereads: changes of the port's calls. ``probe``: called with the number and the result of each.
         behind: by the number of a call: source of what is made of its result ``x``.
         ahead: by the number of a call: a value ``x`` that it reads, and source of what it reads instead.
+        tables: by the number of a value: the tensor that is read in its place.
         stacks: gets the expressions that each call stands in, the innermost first.
     """
 
@@ -90,6 +91,7 @@ class Followed:
         rereads: Sequence[Reread] = (),
         behind: Mapping[int, str] | None = None,
         ahead: Mapping[int, tuple[int, str]] | None = None,
+        tables: Mapping[int, Any] | None = None,
         stacks: list[Sequence[Span]] | None = None,
     ) -> None:
         self.recorder = CallRecorder()
@@ -103,7 +105,7 @@ class Followed:
         self._swaps = {call: (place, swap) for place, swap in enumerate(swaps) for call in swap.results}
         self._made: dict[int, list[Any]] = {}  # by the place of the swap
         self._plans: list[FollowingPlan] = []
-        self._behind, self._ahead, self._stacks = behind or {}, ahead or {}, stacks
+        self._behind, self._ahead, self._tables, self._stacks = behind or {}, ahead or {}, tables or {}, stacks
 
     def capture(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType, **words: Any) -> NumberedCapture:
         """The capture of this run."""
@@ -129,16 +131,21 @@ class Followed:
                 plan.capture = capture
 
     def arguments(self, *parts: Any) -> tuple[Any, ...]:
-        """The arguments of the next outermost call, with copies in the place of a value."""
+        """The arguments of the next outermost call, with copies in the place of a value, and with the tables."""
         number = len(self.recorder.calls)
         instead = self._copy if number in self._rereads else self._moved
         value, path = self._rereads.get(number) or self._ahead.get(number, (0, ""))
-        if not path:
+        if not path and not self._tables:
             return parts
 
         def copied(leaf: Any) -> Any:
-            known = self.recorder.known(leaf) if isinstance(leaf, paddle.Tensor) else None
-            return leaf if known is None or known.number != value else instead(leaf, value, path)
+            if not isinstance(leaf, paddle.Tensor):
+                return leaf
+            read = self.recorder.value(leaf) if self._tables else self.recorder.known(leaf)  # a table may be read first here
+            if read is None or read.number not in self._tables:
+                return instead(leaf, value, path) if path and read is not None and read.number == value else leaf
+            self.recorder.alias(self._tables[read.number], read.number)
+            return self._tables[read.number]
 
         changed: tuple[Any, ...] = mapped(parts, copied)
         return changed
@@ -164,10 +171,12 @@ class Followed:
         """The result of the next outermost call: its own, or that of the spelling that takes its place."""
         number = len(self.recorder.calls)
         del self.places[number:]  # of a call that the plan has refused: it is made again, on Paddle's kernel
-        self.places.append(CallPlace(call_site(_PASS), self.layer(), span_of_call(_PASS, self.recorder.known)))
+        spans = spans_of_call(_PASS, self.recorder.known)
+        innermost = next(spans, None)
+        self.places.append(CallPlace(call_site(_PASS), self.layer(), innermost))
         if self._stacks is not None:
             del self._stacks[number:]
-            self._stacks.append([span for span in spans_of_call(_PASS, self.recorder.known) if span is not None])
+            self._stacks.append([span for span in (innermost, *spans) if span is not None])
         self.current = number
         try:
             if number in self._swaps:

@@ -1,13 +1,14 @@
-"""One product with several weights in one matrix, where the original has a product for each: other sums in the backward.
+"""One product with several weights in one matrix, where the other program has a product for each: other sums in the backward.
 
-No value of such a product is one of the original's, except the gradient of what it reads, so no call shows that it is an origin:
-the layouts of the weights do.
+In a port no value of such a product is one of the original's, except the gradient of what it reads, so no call shows that it is an
+origin: the layouts of the weights do. In an original the gradient of what the port's products read shows it.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ from .origins import OriginGroup, labels_read
 from .patterns import Candidate
 
 _SPLITTING = frozenset({"split", "chunk", "split_with_num"})
+_PRODUCTS = {"linear": ("F.linear", "weight"), "matmul": ("paddle.matmul", "y")}  # how they are called, with which weight
+_MOST_JOINED = 3  # products in one, of which every order is tried
 
 
 class FusedRows(NamedTuple):
@@ -88,11 +91,11 @@ class FusedRows(NamedTuple):
 
 
 class FusedProduct(NamedTuple):
-    """A line of the port that makes one product with several weights, each time it runs.
+    """A line of the port that makes one product with several weights, or several that the original makes as one, each time it runs.
 
     Attributes:
         weights: the names of the matrices, and of their biases, in the port.
-        times: the numbers of its calls, those of the split behind it included, for each change that may be written.
+        times: the numbers of its products, for each change that may be written.
         changes: what may be written.
         groups: its gradients that differ.
     """
@@ -111,54 +114,81 @@ def fused_products(
     outcomes: tuple[RunOutcome, RunOutcome],
 ) -> list[FusedProduct]:
     """Those whose gradients differ between runs of the original and of the port."""
-    rows: dict[str, list[tuple[Pair, Any, Any]]] = defaultdict(list)
+    rows: dict[str, list[tuple[Pair, Any, Any]]] = defaultdict(list)  # by the port's name of one that is whole on either side
+    parts = set[str]()  # of weights of the original's
     for pair, (_, expected, actual) in zip(mapping, agreement.gradients(mapping, *outcomes)):
-        if pair.paddle_slot.steps and pair.torch_slot.whole:
+        if (pair.paddle_slot.steps and pair.torch_slot.whole) or (pair.torch_slot.steps and pair.paddle_slot.whole):
             rows[pair.paddle].append((pair, expected, actual))
+            parts.update([pair.paddle] if pair.torch_slot.steps else ())
     by_value = {recorder.value(parameters[name]).number: name for name in rows if name in parameters}
     candidates: dict[Any, dict[str, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
     products: dict[Any, FusedProduct] = {}
-    for number, call in enumerate(recorder.calls):
-        read = dict(call.inputs)
-        name = by_value.get(read["weight"].number, "") if call.op == "linear" and "weight" in read else ""
-        blocks = FusedRows.of([pair for pair, _, _ in rows[name]]) if name else None
-        if blocks is None:
-            continue
-        product = products.setdefault(places[number].site, FusedProduct(set(), [], [], []))
-        bias = by_value.get(read["bias"].number, "") if "bias" in read else ""
-        product.weights.update(filter(None, (name, bias)))
-        product.times.append({number})
-        operands: dict[str, ValueId | float] = {"x": read["x"], "w": read["weight"]}
-        operands |= {"b": read["bias"]} if bias else {}
-        for text, calls, results in _written(recorder.calls, number, blocks, bias=bool(bias)):
-            formulation = _formulation(text, operands)
-            candidates[places[number].site][text].append(Candidate(formulation, 0, calls, operands, (), results))
-        for each in filter(None, (name, bias)):
-            if any(expected is not None and not np.array_equal(expected, actual) for _, expected, actual in rows[each]):
-                product.groups.extend(_gradient(rows[each], number, outcomes))
+    read_by = [{by_value[value.number] for _, value in call.inputs if value.number in by_value} for call in recorder.calls]
+    held = {name: blocks for name, pairs in rows.items() if (blocks := FusedRows.of([pair for pair, _, _ in pairs])) is not None}
+    separate = (candidate for number in range(len(read_by)) for candidate in _separate(recorder.calls, number, by_value, held))
+    joined = joined_products(recorder.calls, [number for number, names in enumerate(read_by) if parts & names])
+    for candidate in itertools.chain(separate, joined):
+        site, numbers = places[candidate.calls[0]].site, {number for number in candidate.calls if read_by[number]}
+        product = products.setdefault(site, FusedProduct(set(), [], [], []))
+        candidates[site][candidate.formulation.spellings[1].paddle].append(candidate)
+        if numbers not in product.times:
+            product.times.append(numbers)
+            for number, name in [(each, name) for each in sorted(numbers) for name in sorted(read_by[each])]:
+                product.weights.add(name)
+                if any(expected is not None and not np.array_equal(expected, actual) for _, expected, actual in rows[name]):
+                    product.groups.extend(_gradient(rows[name], number, outcomes))
     for site, product in products.items():
-        for held in candidates[site].values():
-            if len(held) == len(product.times):
-                product.changes.append(Change(held[0].formulation, 0, 1, tuple(held)))
+        for same in candidates[site].values():
+            if len(same) == len(product.times):
+                product.changes.append(Change(same[0].formulation, 0, 1, tuple(same)))
     return [product for product in products.values() if product.groups]
 
 
-def _written(
-    calls: Sequence[OpCall], number: int, blocks: FusedRows, *, bias: bool
-) -> Iterator[tuple[str, tuple[int, ...], tuple[ValueId, ...]]]:
-    """(source, the calls in whose place it stands, their results): of a split behind the product, then of the product alone."""
+def _separate(
+    calls: Sequence[OpCall], number: int, by_value: Mapping[int, str], held: Mapping[str, FusedRows]
+) -> Iterator[Candidate]:
+    """A product for each weight in the place of one with all, and of a split behind it, and of the product alone."""
+    read = dict(calls[number].inputs)
+    blocks = held.get(by_value.get(read["weight"].number, "")) if calls[number].op == "linear" and "weight" in read else None
+    if blocks is None:
+        return
+    bias = "bias" in read and read["bias"].number in by_value
+    operands: dict[str, ValueId | float] = {"x": read["x"], "w": read["weight"], **({"b": read["bias"]} if bias else {})}
     (whole,) = calls[number].outputs
     readers = [other for other, call in enumerate(calls) if any(value == whole for _, value in call.inputs)]
     parts = calls[readers[0]].outputs if len(readers) == 1 and calls[readers[0]].op in _SPLITTING else ()
     if blocks.groups == 1 and len(parts) == len(blocks.starts):
-        yield f"[{', '.join(blocks.products(bias=bias))}]", (number, readers[0]), parts
-    yield blocks.joined(bias=bias), (number,), (whole,)
+        formulation = _formulation(f"[{', '.join(blocks.products(bias=bias))}]", operands)
+        yield Candidate(formulation, 0, (number, readers[0]), operands, (), parts)
+    yield Candidate(_formulation(blocks.joined(bias=bias), operands), 0, (number,), operands, (), (whole,))
 
 
 def _formulation(text: str, operands: Mapping[str, Any]) -> Formulation:
     why = tr("the gradients of one product with all weights are summed in another order than those of a product for each")
     spellings = Spelling("", ""), Spelling(text, "")
     return Formulation(str(tr("one product with several weights")), GROUPING, " ".join(operands), spellings, (), str(why))
+
+
+def joined_products(calls: Sequence[OpCall], numbers: Iterable[int]) -> Iterator[Candidate]:
+    """One product in the place of some calls and all that read the same value, as an original has it: in each order of weights."""
+    readers: dict[tuple[str, ValueId, bool], list[int]] = defaultdict(list)
+    for number, call in enumerate(calls):
+        read = dict(call.inputs)
+        if call.op in _PRODUCTS and {"x", _PRODUCTS[call.op][1]} <= read.keys() and not any(call.attributes.values()):
+            readers[call.op, read["x"], "bias" in read].append(number)
+    for (op, x, biased), products in readers.items():
+        among = len(products) <= _MOST_JOINED and set(numbers).intersection(products)
+        for order in itertools.permutations(range(len(products))) if among and len(products) > 1 else ():
+            function, weight = _PRODUCTS[op]
+            kinds = {"w": weight, "b": "bias"} if biased else {"w": weight}
+            operands: dict[str, ValueId | float] = {"x": x}
+            for name, kind in kinds.items():
+                operands |= {f"{name}{at}": dict(calls[number].inputs)[kind] for at, number in enumerate(products)}
+            words = ["x", *(f"paddle.concat([{', '.join(f'{name}{at}' for at in order)}], -1)" for name in kinds)]
+            sizes = ", ".join(f"w{at}.shape[-1]" for at in order)
+            formulation = _formulation(f"paddle.split({function}({', '.join(words)}), [{sizes}], -1)", operands)
+            results = tuple(calls[products[at]].outputs[0] for at in order)
+            yield Candidate(formulation, 0, tuple(products), operands, (), results)
 
 
 def _gradient(rows: Sequence[tuple[Pair, Any, Any]], number: int, outcomes: tuple[RunOutcome, RunOutcome]) -> Iterator[OriginGroup]:

@@ -7,7 +7,7 @@ calls one is moved is tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,8 +15,8 @@ from ...table.formulation import BACKWARD, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from .calls import OpCall, ValueId
-from .changes import MOVES, call_text
-from .following import CallPlace, Reread, Swap, call_number
+from .changes import MOVES, AnyChange, call_text
+from .following import CallPlace, Swap, call_number
 from .origins import OriginGroup
 from .source import Span, assigned_before, part_replaced, patch, text_of
 
@@ -45,43 +45,23 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MoveChange:
+class MoveChange(AnyChange):
     """Calls that are made behind those that read them, or before those that they read.
 
     Attributes:
-        formulation: what it is.
         moves: for each time.
         text: the moved calls as source, of ``x``.
         stacks: of each call of the port the expressions that it stands in, the innermost first.
     """
 
-    formulation: Formulation
     moves: tuple[Move, ...]
     text: str
     stacks: Sequence[Sequence[Span]] = ()
-
-    rereads: tuple[Reread, ...] = ()
-
-    @property
-    def spelling(self) -> str:
-        """What to write."""
-        return self.formulation.spellings[1].paddle
 
     @property
     def calls(self) -> set[int]:
         """The numbers of all calls whose values change."""
         return {number for move in self.moves for number in (*move.calls, *move.past)}
-
-    @property
-    def behind(self) -> Mapping[int, str]:
-        """By the number of a call: what is made of its result."""
-        return {move.past[-1]: self.text for move in self.moves if move.start is None}
-
-    @property
-    def ahead(self) -> Mapping[int, tuple[int, str]]:
-        """By the number of a call: a value that it reads, and what is made of it before."""
-        moves = [move for move in self.moves if move.start is not None]
-        return {number: (move.start.number, self.text) for move in moves if move.start is not None for number in move.past}
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
         """The moved calls give back their operand."""
@@ -90,7 +70,7 @@ class MoveChange:
     def patch(
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
     ) -> Rewrite | None:
-        """The lines to write; None where no expression of the source stands for these calls alone."""
+        """None where no expression of the source stands for these calls alone."""
         move = self.moves[0]
         others = self._own(move.past[-1], [move.past[-1] for move in self.moves])
         moved = self._own(move.calls[-1], [move.calls[-1] for move in self.moves])
@@ -196,7 +176,9 @@ def move_changes(
         name = str(tr("place of {ops}", ops=", ".join(dict.fromkeys(calls[number].op for number in first.calls))))
         why = str(tr("gradients are added up before the backward of other calls, or behind it"))
         formulation = Formulation(name, BACKWARD, "x", (Spelling("", ""), Spelling(spelling, "")), (), why)
-        yield MoveChange(formulation, moves, text)
+        behind = {move.past[-1]: text for move in moves if move.start is None}
+        ahead = {number: (move.start.number, text) for move in moves if move.start is not None for number in move.past}
+        yield MoveChange(formulation, moves, text, behind=behind, ahead=ahead)
 
 
 def _moves(groups: Sequence[OriginGroup], calls: Sequence[OpCall]) -> Iterator[Move]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import torch
@@ -120,12 +120,15 @@ class Partners:
         original: the original's run.
         port: the port's, and by which keys a plain capture names its calls.
         wide: both runs in float64, and which of their values are the same.
+        held: labels of the tables of both that were there before.
     """
 
-    def __init__(self, original: Trace, port: NumberedCapture, wide: tuple[Trace, Trace, Matching]) -> None:
+    def __init__(
+        self, original: Trace, port: NumberedCapture, wide: tuple[Trace, Trace, Matching], held: Sequence[Set[str]]
+    ) -> None:
         first, second, matching = wide
         self.trace = port.trace
-        self._tables = _of_constants(original) | _of_constants(port.trace)
+        self._tables = _of_constants(original, held[0]) | _of_constants(port.trace, held[1])
         self._wide_of_original = _classes(original, {node.key: node for node in original.nodes}, first)
         self._wide_of_port = _classes(port.trace, port.plain, second)
         by_class: dict[Value, list[Value]] = defaultdict(list)
@@ -187,9 +190,11 @@ class Partners:
         return port, original
 
 
-def _of_constants(trace: Trace) -> set[TraceCall]:
-    """The forward calls that depend on constants alone: on no input, and no parameter."""
-    return made_of(trace, lambda value: not value.label or "(" in value.label, lambda call: not call.backward)
+def _of_constants(trace: Trace, held: Set[str]) -> set[TraceCall]:
+    """The forward calls that depend on constants alone, ``held`` by the model or not: on no input, and no parameter."""
+    return made_of(
+        trace, lambda value: not value.label or "(" in value.label or value.label in held, lambda call: not call.backward
+    )
 
 
 def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict[Value, Value]:

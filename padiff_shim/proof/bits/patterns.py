@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...catalogue.formulations import formulations
 from ...modes.reference import reference
 from ...table.formulation import Formulation
 from .calls import OpCall, ValueId, recording
@@ -49,13 +48,7 @@ class FromCall(NamedTuple):
     output: int
 
 
-class FromElsewhere(NamedTuple):
-    """An input that no call has made that was seen: a constant, or a tensor without its graph."""
-
-    number: int
-
-
-Source = FromOperand | FromCall | FromElsewhere
+Source = FromOperand | FromCall | None  # None: no call has made it that was seen: a constant, or a tensor without its graph
 
 
 class Fixed(NamedTuple):
@@ -75,11 +68,7 @@ class BoundNumber(NamedTuple):
     inverse: Callable[[float], float]
 
 
-class Unbound(NamedTuple):
-    """An attribute that may be anything."""
-
-
-Template = Fixed | OperandDtype | BoundNumber | Unbound
+Template = Fixed | OperandDtype | BoundNumber | None  # None: an attribute that may be anything
 
 
 @dataclass(frozen=True)
@@ -173,9 +162,7 @@ def patterns_of(formulation: Formulation) -> tuple[Pattern, ...]:
 def _is_whole(ran: _Ran) -> bool:
     """Whether each result comes of calls and operands alone: a constant that no call has made could be any value."""
     inputs = [source for sources in ran.sources for _, source in sources]
-    return all(isinstance(source, FromCall) for source in ran.results) and not any(
-        isinstance(source, FromElsewhere) for source in inputs
-    )
+    return all(isinstance(source, FromCall) for source in ran.results) and None not in inputs
 
 
 def _ran(formulation: Formulation, spelling: int, place: int, dtype: str) -> _Ran:
@@ -191,11 +178,9 @@ def _ran(formulation: Formulation, spelling: int, place: int, dtype: str) -> _Ra
     calls = _leading_to(ends, recorder.calls)
     inputs: list[tuple[tuple[str, Source], ...]] = []
     for at, call in enumerate(calls):
-        for _, value in call.inputs:
-            sources.setdefault(value.number, FromElsewhere(value.number))
-        inputs.append(tuple((name, sources[value.number]) for name, value in call.inputs))
+        inputs.append(tuple((name, sources.get(value.number)) for name, value in call.inputs))
         sources.update((value.number, FromCall(at, output)) for output, value in enumerate(call.outputs))
-    return _Ran(dtype, numbers, calls, inputs, tuple(sources.get(end, FromElsewhere(end)) for end in ends))
+    return _Ran(dtype, numbers, calls, inputs, tuple(sources.get(end) for end in ends))
 
 
 def _leading_to(ends: Iterable[int], calls: Sequence[OpCall]) -> list[OpCall]:
@@ -233,7 +218,7 @@ def _template(values: Sequence[Any], dtypes: Sequence[str], numbers: Sequence[Ma
             for made, inverse in _INVERSES:
                 if all(made(held[name]) == value for held, value in zip(numbers, values)):
                     return BoundNumber(name, inverse)
-    return Fixed(values[0]) if all(_same(value, values[0]) for value in values) else Unbound()
+    return Fixed(values[0]) if all(_same(value, values[0]) for value in values) else None
 
 
 def _same(value: Any, other: Any) -> bool:
@@ -267,22 +252,21 @@ class _Partial:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
-def match(calls: Sequence[OpCall], among: Iterable[Formulation] | None = None, *, reach: int = 200) -> list[Candidate]:
+def match(calls: Sequence[OpCall], among: Iterable[Formulation], *, reach: int = 200) -> list[Candidate]:
     """The groups of calls that look like a spelling of a formulation, by the place of their last call.
 
     Args:
         calls: a program's calls, in order: see :func:`~.calls.recording`, or any others of this form.
-        among: the formulations to look for; all that differ, if None.
+        among: the formulations to look for.
         reach: the calls of a group lie within so many calls of each other.
 
     Returns:
         Candidates. A group may match several spellings, and not every match is one.
     """
     index = _Index(calls)
-    wanted = list(among or (formulation for formulation in formulations().values() if not formulation.equal))
     matched: dict[Any, Candidate] = {}
     with reference("torch"):  # one mode that is open keeps the interception in place between the runs of spellings
-        patterns = [pattern for formulation in wanted for pattern in patterns_of(formulation)]
+        patterns = [pattern for formulation in among for pattern in patterns_of(formulation)]
     for pattern in patterns:
         if not all(call.op in index.by_op for call in pattern.calls):
             continue

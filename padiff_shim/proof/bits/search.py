@@ -20,21 +20,21 @@ from ...table.formulation import Formulation
 from ...text import tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
+from ..held_values import tensors_of
 from ..locate import traced_in_wider
 from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
-from .accumulation import OrderChange, order_change
+from .accumulation import order_change
 from .calls import OpCall, ValueId
-from .changes import MOST, Change, Probing, candidates_at, changes, layout_candidates
+from .changes import MOST, AnyChange, Change, Probing, candidates_at, changes, layout_candidates
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
-from .fused_weights import fused_products
+from .fused_weights import fused_products, joined_products
 from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
 from .source import Span, in_place
+from .tables import table_change
 from .translation import Translator, changing_calls
-
-AnyChange = Change | OrderChange | MoveChange
 
 
 @dataclass(eq=False)
@@ -46,12 +46,14 @@ class Origin:
         times: the numbers of the Paddle calls of each time it is made.
         change: what mends it; None if nothing does that was tried.
         laid: the change gives an operand another layout; its calls stand elsewhere.
+        ends: the gradients that differ by it, where no value of the port shows that.
     """
 
     groups: list[OriginGroup] = field(default_factory=list)
     times: list[set[int]] = field(default_factory=list)
     change: AnyChange | None = None
     laid: bool = False
+    ends: set[str] = field(default_factory=set)
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
@@ -113,7 +115,9 @@ class OriginSearch:
         assert isinstance(self.original.capture, LinkedCapture)
         assert isinstance(self.natural.capture, NumberedCapture)
         wide = traced_in_wider(*self._sides, self._mapping)
-        self.partners = Partners(self.original.capture.trace, self.natural.capture, wide)
+        paired = [{pair.name(side.framework) for pair in self._mapping} | side.trained_names() for side in self._sides]
+        held = [set() if self.steps else tensors_of(side.model).keys() - names for side, names in zip(self._sides, paired)]
+        self.partners = Partners(self.original.capture.trace, self.natural.capture, wide, held)
         self._forced = self.partners.forced()
         outcome = self._run(Followed(), self._forced)
         assert isinstance(outcome.capture, NumberedCapture)
@@ -130,20 +134,19 @@ class OriginSearch:
         for product in fused_products(
             self._mapping, parameters, self.followed.recorder, self.places, (self.original, self.natural)
         ):
-            origin = Origin(product.groups, product.times)
-            for change in product.changes:
-                ran = self._with([*self._settled, change])
-                fewer = ran is not None and ran.capture.differing.keys() <= self._base.capture.differing.keys()
-                if ran is not None and fewer and ran.ends <= self.base_ends - product.weights:
-                    origin.change, self._base = change, ran
-                    origin.times = [set(candidate.calls) for candidate in change.candidates]
-                    self._settled.append(change)
-                    break
+            origin = Origin(product.groups, product.times, ends=product.weights)
+            origin.change = next((change for change in product.changes if self._mends(change, origin)), None)
+            if isinstance(origin.change, Change):
+                origin.times = [set(candidate.calls) for candidate in origin.change.candidates]
+                self._settled.append(origin.change)
+                self._base = self._with(self._settled) or self._base
             origins.append(origin)
         return origins
 
     def _run(self, followed: Followed, forced: Forced | None = None) -> RunOutcome:
         held, self._port.planned = self._port.planned, followed.plan
+        for parameter in self._port.parameters().values() if not self.steps else ():  # a change may read it before its own call
+            followed.recorder.value(parameter)
         try:
             return self._port.run(functools.partial(followed.capture, forced=forced))
         finally:
@@ -289,8 +292,11 @@ class OriginSearch:
             translator = Translator(self.original.capture, self.partners, self.followed.recorder, parameters, changing)
             translated: dict[int, list[list[Candidate]]] = {}
             for origin in left:
-                made = [self._said(origin, translator.candidate, origin.at(numbers), numbers) for numbers in origin.times]
-                translated[id(origin)] = [[] if candidate is None else [candidate] for candidate in made]
+                made = [
+                    (numbers, self._said(origin, translator.candidate, origin.at(numbers), numbers)) for numbers in origin.times
+                ]
+                joined = [(each, joined_products(self.calls, numbers)) for numbers, each in made]
+                translated[id(origin)] = [[*([] if each is None else [each]), *products] for each, products in joined]
             self._try(left, translated)
         for origin in self.origins:
             if origin.change is None and not self.steps:
@@ -318,8 +324,11 @@ class OriginSearch:
         self._base = ran
         return True
 
-    def _ordered(self, origin: Origin) -> OrderChange | MoveChange | None:
-        """Another order of calls, or of the sums of their gradients, that mends an origin."""
+    def _ordered(self, origin: Origin) -> AnyChange | None:
+        """Other tables, or another order of calls, or of the sums of their gradients, that mend an origin."""
+        table = table_change(set().union(*origin.times), self.followed.recorder, self.places, self._port.tables)
+        if table is not None and self._mends(table, origin):
+            return table
         order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
         return order if order is not None and self._mends(order, origin) else self._move(origin)
 
@@ -348,7 +357,8 @@ class OriginSearch:
         )
         places = {id(origin): [(numbers, _makers_of(origin.at(numbers))) for numbers in origin.times] for origin in laid}
         rest = iter(layout_candidates(self.calls, self.followed.recorder, [pair for origin in laid for pair in places[id(origin)]]))
-        self._try(laid, {id(origin): [next(rest) for _ in origin.times] for origin in laid})
+        joined = {id(origin): [[*joined_products(self.calls, makers)] for _, makers in places[id(origin)]] for origin in laid}
+        self._try(laid, {key: [[*next(rest), *products] for products in times] for key, times in joined.items()})
         for origin in laid:
             origin.laid = origin.change is not None
 
@@ -373,7 +383,7 @@ class OriginSearch:
     def _left(self, change: AnyChange, origin: Origin) -> set[Result] | None:
         """What of an origin still differs with a change; None if all does, or something else."""
         ran = self._with([*self._settled, change])
-        if ran is None or not ran.ends <= self.base_ends:
+        if ran is None or not ran.ends <= self.base_ends - origin.ends:
             return None
         rest, before = ran.capture.differing, self._base.capture.differing
         left = origin.results & rest.keys()
@@ -484,7 +494,11 @@ class OriginSearch:
         """
         forward = any(not same_bits(expected, actual) for _, expected, actual in agreement.outputs(self.original, self.natural))
         times = [
-            (min(numbers, default=len(self.calls)), place, [group for group in origin.at(numbers) if group.backward is not forward])
+            (
+                min(numbers, default=len(self.calls)),
+                place,
+                [each for each in origin.at(numbers) if each.backward is not forward and each.result[0] in self._forced],
+            )
             for place, origin in enumerate(self.origins)
             for numbers in origin.times
         ]
@@ -497,7 +511,7 @@ class OriginSearch:
         if not length:
             return None
         for _, place, groups in times:
-            for key, at in (group.result for group in groups if group.result[0] in self._forced):
+            for key, at in (group.result for group in groups):
                 wanted = forced.setdefault(key, [None] * len(self._forced[key]))
                 wanted[at] = self._forced[key][at]
             if not groups:
@@ -539,11 +553,12 @@ def _calls_of(changes: Iterable[AnyChange]) -> set[int]:
 
 def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followed:
     """What follows a run with changes."""
-    moves = [change for change in changes if isinstance(change, MoveChange)]
-    behind = {number: text for change in moves for number, text in change.behind.items()}
-    ahead = {number: read for change in moves for number, read in change.ahead.items()}
+    behind = {number: text for change in changes for number, text in change.behind.items()}
+    ahead = {number: read for change in changes for number, read in change.ahead.items()}
+    tables = {value: table for change in changes for value, table in change.tables.items()}
     swaps = tuple(swap for change in changes for swap in change.swaps(calls))
-    return Followed(swaps, rereads=[reread for change in changes for reread in change.rereads], behind=behind, ahead=ahead)
+    rereads = [reread for change in changes for reread in change.rereads]
+    return Followed(swaps, rereads=rereads, behind=behind, ahead=ahead, tables=tables)
 
 
 def _makers_of(groups: Sequence[OriginGroup]) -> set[int]:

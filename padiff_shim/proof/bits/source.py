@@ -46,18 +46,13 @@ class Span(NamedTuple):
     numbers: Mapping[str, float]
 
 
-def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
-    """The expression that is being evaluated in the innermost function of the user's; None where Python does not tell.
+def spans_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Iterator[Span | None]:
+    """The expressions that are being evaluated in functions of the user's, the innermost first; None where Python does not tell.
 
     Args:
         until: code of the function that calls the model; lines are looked for within that call.
         known: the value that a tensor holds, if it has been met.
     """
-    return next(spans_of_call(until, known), None)
-
-
-def spans_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Iterator[Span | None]:
-    """The same in all functions of the user's, the innermost first; arguments as for :func:`span_of_call`."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code is not until:
         if not is_library(frame.f_code.co_filename):

@@ -146,7 +146,7 @@ class Translator(CallWords):
                 laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
                 dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
-        for value, side in sides:
+        for value, side in sorted(sides, key=lambda pair: pair[1].shape[-2:] != operand.tensor.shape[-2:]):
             if side.numel() * (1 + side.is_complex()) == operand.value.count:
                 return self._cast(self._paired(self._named(value), side, operand.tensor, call), side, operand.tensor)
         read = self._read(partner)

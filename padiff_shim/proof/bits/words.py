@@ -90,6 +90,22 @@ def _attention(operands: list[str], attributes: Mapping[str, Any]) -> str:
     return f"F.scaled_dot_product_attention({', '.join(words)}).transpose([0, 2, 1, 3])"
 
 
+_RESIZED = (("nearest", 1), ("nearest", 2), ("nearest", 3), ("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
+
+
+def _resized(mode: str, operands: list[str], attributes: Mapping[str, Any]) -> str:
+    corners = ", align_corners=True" * bool(attributes.get("align_corners"))
+    return f"F.interpolate({operands[0]}, {attributes['output_size']}, mode='{mode}'{corners})"
+
+
+def _batch_norm(operands: list[str], attributes: Mapping[str, Any]) -> str:
+    """In evaluation: ``x``, weights or none, and running statistics."""
+    if attributes["training"]:
+        raise Untranslatable("statistics of the batch")
+    words = [operands[0], *operands[-2:], *operands[1:-2]]
+    return f"F.batch_norm({', '.join(words)}, epsilon={_number(attributes['eps'])})"
+
+
 _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "add": _binary("+"), "sub": _binary("-"), "mul": _binary("*"), "div": _binary("/"), "pow": _binary("**"),
     "eq": _binary("=="), "gt": _binary(">"), "lt": _binary("<"), "ge": _binary(">="), "le": _binary("<="), "ne": _binary("!="),
@@ -100,6 +116,7 @@ _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "select": lambda operands, words: f"{operands[0]}[{_at_axis(words['dim'], str(words['index']))}]",
     "slice": lambda operands, words: f"{operands[0]}[{_at_axis(words['dim'], _slice(words))}]",
     "max_pool2d_with_indices": _max_pool,
+    "native_batch_norm": _batch_norm,
     **{name: functools.partial(_first_of, name) for name in ("argmax", "argmin")},
     "neg": lambda operands, _: f"(-{operands[0]})",
     "bitwise_not": lambda operands, _: f"paddle.logical_not({operands[0]})",
@@ -112,6 +129,7 @@ _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "addcmul": lambda operands, attributes: f"({operands[0]} + {_number(attributes['value'])} * {operands[1]} * {operands[2]})",
     "addcdiv": lambda operands, attributes: f"({operands[0]} + {_number(attributes['value'])} * {operands[1]} / {operands[2]})",
     **dict.fromkeys(("mm", "bmm"), lambda operands, _: f"paddle.matmul({', '.join(operands)})"),
+    **{f"upsample_{mode}{axes}d": functools.partial(_resized, mode) for mode, axes in _RESIZED},
 }  # fmt: skip
 
 
@@ -214,7 +232,8 @@ class CallWords:
             return text  # and so does one of rows
         if name in PRODUCTS and held.dim() > 2 and held.shape[:-3:-1] == wanted.shape[-2:]:
             axes = [*range(held.dim() - 2), held.dim() - 1, held.dim() - 2]
-            return f"{text}.transpose({axes})"
+            dense = ".contiguous()" * (wanted.is_contiguous() and not held.permute(axes).is_contiguous())
+            return f"{text}.transpose({axes}){dense}"
         for place in range(wanted.dim()):
             if held.dim() + 1 == wanted.dim() and wanted.shape == (*held.shape[:place], 1, *held.shape[place:]):
                 return f"{text}.unsqueeze({place - wanted.dim()})"
