@@ -1,7 +1,7 @@
 """The events of a log and of a recording: each line of their files is one (docs/log.md and docs/record.md describe the fields).
 
-The types below are the schema. :func:`fault` checks a table against them before anybody relies on it: a folder may come from
-another machine and another hand. What passes has fields of these types, whole numbers of at most 63 bits, and tables at most
+The tables below are the schema. :func:`fault` checks an event against them before anybody relies on it: a folder may come from
+another machine and another hand. What passes has fields of these kinds, whole numbers of at most 63 bits, and tables at most
 :data:`DEPTH` deep; names and texts are still text to be shown with care. ``None`` stands for "no such figure" in any field, and
 fields that are not listed here are allowed.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints
+from typing import Any
 
 from ..text import counted, marked
 from ..verdicts import Side, Verdict
@@ -147,9 +147,9 @@ def _number_word(value: Any) -> bool:
     return type(value) is str and value in _NUMBER_WORDS
 
 
-def _word_of(words: Iterable[str]) -> Check:
+def _one_of(description: str, *words: str) -> Field:
     accepted = frozenset(words)
-    return lambda value: type(value) is str and value in accepted
+    return Field(description, check=lambda value: type(value) is str and value in accepted)
 
 
 def _list_of(check: Check, most: int | None = None) -> Check:
@@ -180,350 +180,6 @@ def _plain_table(value: Any) -> bool:
     return type(value) is dict and _is_sound(value, DEPTH - 1)
 
 
-# Whole and the like are what annotations say; mypy sees the plain type, the schema sees the field.
-Whole = Annotated[int, Field("a whole number from 0 on", check=_whole)]
-Number = Annotated[float | str, Field('a number, "nan", "inf" or "-inf"', float, check=_number)]
-Text = Annotated[str, Field("a text", str)]
-Truth = Annotated[bool, Field("true or false", bool)]
-Texts = Annotated[list[str], Field("a list of texts", check=_list_of(_text))]
-Numbers = Annotated[list[Any], Field("a list of numbers", check=_list_of(_number))]
-Lengths = Annotated[list[int], Field("a list of at most 64 whole numbers", check=_list_of(_whole, 64))]
-Shape = Annotated[list[int], Field("the shape of a tensor, at most 64 whole numbers", check=_is_shape)]
-Table = Annotated[JsonTable, Field("a table", check=_plain_table)]
-TextsByName = Annotated[dict[str, str], Field("a table of texts", check=_table_of(_text))]
-NumbersByName = Annotated[dict[str, Any], Field("a table of numbers", check=_table_of(_number))]
-CountsByName = Annotated[dict[str, int], Field("a table of whole numbers", check=_table_of(_whole))]
-CountsByNames = Annotated[
-    dict[str, dict[str, int]], Field("a table of tables of whole numbers", check=_table_of(_table_of(_whole)))
-]
-VerdictName = Annotated[str, Field("a class of verdicts", check=_word_of(Verdict.__members__))]
-SideName = Annotated[str, Field("one of paddle, torch, both, none", check=_word_of(side.value for side in Side))]
-Phase = Annotated[str, Field("forward or backward", check=_word_of(("forward", "backward")))]
-Kind = Annotated[str, Field(f"one of {', '.join(KINDS)}", check=_word_of(KINDS))]
-Place = Annotated[list[Any], Field("a file of values and a byte in it", check=_is_place)]
-Sample = Annotated[list[Any], Field(f"a list of at most {MOST_SAMPLED} numbers", check=_is_sample)]
-
-
-# ---- A compare run's log
-
-
-class CoverageEntry(TypedDict, total=False):
-    """How much was compared."""
-
-    float_calls: Whole
-    checked_calls: Whole
-    float_elements: Whole
-    checked_elements: Whole
-    screened: Whole
-    exact_calls: Whole
-    idle: Whole
-    stretches: Whole
-    estimated_calls: Whole
-    unchecked: CountsByName
-    unchecked_ops: CountsByNames
-
-
-class FileHeader(TypedDict, total=False):
-    """The first line of any file of events."""
-
-    type: str
-    schema: Whole
-    id: Text
-    session: Text
-    created: Text
-    stopped: Text
-    rank: Whole
-    ranks: Whole
-    pid: Whole
-    parent: Whole
-    environment: Table
-    flags: Table
-    options: Table
-
-
-class RunHeader(FileHeader, total=False):
-    """``"type": "run"``, the first line of a log."""
-
-    command: Text
-    backend: Text
-    carry: Text
-    warnings: Texts
-
-
-class OperandEntry(TypedDict, total=False):
-    """An operand of a call."""
-
-    name: Text
-    shape: Lengths
-    dtype: Text
-    strides: Text
-    digest: Text
-
-
-class SideStats(TypedDict, total=False):
-    """The error of one side."""
-
-    rho_max: Number
-    rho_rms: Number
-    prob: Number
-    det: Number
-    error_max: Number
-    nan: Whole
-    inf: Whole
-
-
-class ToleranceEntry(TypedDict, total=False):
-    """What assert_close would need, each alone."""
-
-    atol: Number
-    rtol: Number
-
-
-class Stats(TypedDict, total=False):
-    """The figures of a judged tensor."""
-
-    count: Whole
-    different: Whole
-    max_abs: Number
-    mean_abs: Number
-    rel_fro: Number
-    ulp_max: Number
-    incoming: Number
-    propagated: Number
-    amplification: Number
-    tied: Whole
-    first_tied: Lengths
-    sampled: Number
-    k: Number
-    kappa: Number
-    error: Number
-    bound: Number
-    allowed: Number
-    tolerance: ToleranceEntry
-    paddle: SideStats
-    torch: SideStats
-    first_bad: Lengths
-    oracle: Text
-
-
-class BornOperand(TypedDict, total=False):
-    """An operand of the call in which a NaN or an infinity begins."""
-
-    name: Text
-    shape: Lengths
-    infinite: Whole
-    least: Number
-    most: Number
-    there: Number
-    number: Number
-
-
-class Birth(TypedDict, total=False):
-    """Where a NaN or an infinity begins."""
-
-    what: Annotated[str, Field("NaN or infinity", check=_word_of(("NaN", "infinity")))]
-    side: SideName
-    at: Lengths
-    came_in: Texts
-    values: NumbersByName
-    operands: list[BornOperand]
-
-
-class CallRecord(TypedDict, total=False):
-    """``"type": "call"``, one judged tensor: a call's result or one of its gradients."""
-
-    type: str
-    index: Whole
-    call: Whole
-    op: Text
-    entry: Text
-    site: Text
-    file: Text
-    line: Whole
-    layer: Text
-    step: Whole
-    train: Truth
-    phase: Phase
-    tensor: Text
-    result: Whole
-    inputs: list[OperandEntry]
-    needs: Texts
-    attributes: Table
-    shape: Shape
-    dtype: Text
-    device: Text
-    amp: Text
-    verdict: VerdictName
-    side: SideName
-    hypothesis: Text
-    alternatives: Texts
-    modifiers: Texts
-    quirk: Text
-    muted: Truth
-    reason: Text
-    born: Birth
-    stats: Stats
-
-
-class RunEvent(TypedDict, total=False):
-    """``"type": "event"``, what happened between two records."""
-
-    type: str
-    kind: Text
-    text: Text
-    created: Text
-    step: Whole
-    parameters: TextsByName
-    gradients: TextsByName
-    shapes: TextsByName
-    outputs: Texts
-    coverage: CoverageEntry
-
-
-class RunEnd(TypedDict, total=False):
-    """``"type": "end"``, the last line of a log or of a recording."""
-
-    type: str
-    how: Text
-    calls: Whole
-    records: Whole
-    seconds: Number
-    coverage: CoverageEntry
-
-
-# ---- A recording
-
-
-class RecordingHeader(FileHeader, total=False):
-    """``"type": "recording"``, the first line of a recording."""
-
-    framework: Annotated[str, Field("paddle or torch", check=_word_of(("paddle", "torch")))]
-    split_axes: NumbersByName
-    mesh: NumbersByName
-    command: Text
-    configuration: Text
-    checkpoint: Text
-
-
-class TensorRecord(TypedDict, total=False):
-    """``"type": "tensor"``, one tensor of a recording."""
-
-    type: str
-    index: Whole
-    call: Whole
-    step: Whole
-    kind: Kind
-    name: Text
-    names: Texts
-    function: Text
-    tensor: Text
-    layer: Text
-    site: Text
-    file: Text
-    line: Whole
-    shape: Annotated[
-        list[int],
-        Field(
-            f"the shape of a tensor, at most {DIMENSIONS} whole numbers",
-            check=_list_of(lambda size: type(size) is int and 0 <= size < 2**48, DIMENSIONS),
-        ),
-    ]
-    dtype: Text
-    digest: Text
-    figures: NumbersByName
-    at: Place
-    left_out: Text
-    sample: Sample
-    rows: Texts
-    operands: list[OperandEntry]
-    arguments: TextsByName
-    family: Text
-    draws: Truth
-    kernels: Text
-
-
-class FingerprintTensors(TypedDict, total=False):
-    """``"type": "tensors"``: tensors whose fingerprints the following steps have, each described once."""
-
-    type: str
-    first: Whole
-    tensors: list[TensorRecord]
-
-
-class FingerprintStep(TypedDict, total=False):
-    """``"type": "step"``: the fingerprints of one step, by the numbers of their tensors.
-
-    ``of``: the numbers of the tensors as spans: begin, end behind the last, begin, end... ``bits``: 64-bit hashes as 16 hexadecimal
-    digits each, joined. ``figures``: four numbers of float32 for each tensor, as 8 digits each, joined.
-    """
-
-    type: str
-    step: Whole
-    of: Annotated[list[int], Field("a list of whole numbers", check=_list_of(_whole))]
-    bits: Text
-    figures: Text
-
-
-class OptimizerGroup(TypedDict, total=False):
-    """Parameters with one setting each; without ``parameters`` those of the event before."""
-
-    settings: Table
-    parameters: Texts
-
-
-class OptimizerRecord(TypedDict, total=False):
-    """``"type": "optimizer"``: the settings of an optimizer from a step on."""
-
-    type: str
-    step: Whole
-    number: Whole
-    groups: list[OptimizerGroup]
-
-
-# ---- A reference run's log
-
-
-class ReferenceLine(TypedDict, total=False):
-    """Calls of an op that stayed native at one line."""
-
-    op: Text
-    reason: Text
-    layer: Text
-    site: Text
-    calls: Whole
-
-
-class ProfilePlace(TypedDict, total=False):
-    """The calls and seconds of one place of a profile."""
-
-    part: Text
-    op: Text
-    layer: Text
-    site: Text
-    calls: Whole
-    seconds: Number
-
-
-class Profile(TypedDict, total=False):
-    """Where the time of a reference run went."""
-
-    seconds: Number
-    threads: Whole
-    processes: Whole
-    places: list[ProfilePlace]
-
-
-class LayoutCosts(TypedDict, total=False):
-    """What copies of Linear weights cost."""
-
-    copies: Whole
-    bytes: Whole
-    seconds: Number
-    reused: Whole
-    views: Whole
-    spared: Whole
-
-
 def _is_op_counts(value: Any) -> bool:
     return (
         type(value) is dict
@@ -532,71 +188,160 @@ def _is_op_counts(value: Any) -> bool:
     )
 
 
-class ReferenceLog(TypedDict, total=False):
-    """``"type": "reference"``, all that a reference run counted."""
-
-    type: str
-    schema: Whole
-    session: Text
-    started: Text
-    created: Text
-    rank: Whole
-    ended: Truth
-    backend: Text
-    linear_layout: Text
-    command: Text
-    environment: TextsByName
-    layout_cost: LayoutCosts
-    warnings: Texts
-    optimizers: CountsByNames
-    ops: Annotated[JsonTable, Field("a table of ops", check=_table_of(_is_op_counts))]
-    lines: list[ReferenceLine]
-    profile: Profile
+_WHOLE = Field("a whole number from 0 on", check=_whole)
+_WHOLES = Field("a list of whole numbers", check=_list_of(_whole))
+_NUMBER = Field('a number, "nan", "inf" or "-inf"', float, check=_number)
+_TEXT = Field("a text", str)
+_TRUTH = Field("true or false", bool)
+_TEXTS = Field("a list of texts", check=_list_of(_text))
+_LENGTHS = Field("a list of at most 64 whole numbers", check=_list_of(_whole, 64))
+_SHAPE = Field("the shape of a tensor, at most 64 whole numbers", check=_is_shape)
+_RECORDED_SHAPE = Field(
+    f"the shape of a tensor, at most {DIMENSIONS} whole numbers",
+    check=_list_of(lambda size: type(size) is int and 0 <= size < 2**48, DIMENSIONS),
+)
+_TABLE = Field("a table", check=_plain_table)
+_TEXTS_BY_NAME = Field("a table of texts", check=_table_of(_text))
+_NUMBERS_BY_NAME = Field("a table of numbers", check=_table_of(_number))
+_COUNTS_BY_NAME = Field("a table of whole numbers", check=_table_of(_whole))
+_COUNTS_BY_NAMES = Field("a table of tables of whole numbers", check=_table_of(_table_of(_whole)))
+_SIDE = _one_of("one of paddle, torch, both, none", *(side.value for side in Side))
 
 
-def _schema_of(kind: Any, required: Iterable[str] = (), *, many: bool = False) -> Schema:
-    """The checks that a type stands for."""
-    return Schema({name: _field_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}, required, many=many)
+def _schema(*fields: tuple[Field, str], required: str = "", many: bool = False) -> Schema:
+    """``fields``: what a field holds, and the names of those that hold it."""
+    return Schema({name: field for field, names in fields for name in names.split()}, required.split(), many=many)
 
 
-def _field_of(hint: Any) -> Field:
-    if hint is str:
-        return Text.__metadata__[0]  # type: ignore[attr-defined, no-any-return]
-    if get_origin(hint) is list:
-        (kind,) = get_args(hint)
-        return _schema_of(kind, _REQUIRED.get(kind, ()), many=True)
-    metadata = getattr(hint, "__metadata__", None)
-    return metadata[0] if metadata else _schema_of(hint, _REQUIRED.get(hint, ()))
+# How much was compared; an operand of a call; the first line of any file of events.
+_COVERAGE = _schema(
+    (_WHOLE, "float_calls checked_calls float_elements checked_elements screened exact_calls idle stretches estimated_calls"),
+    (_COUNTS_BY_NAME, "unchecked"),
+    (_COUNTS_BY_NAMES, "unchecked_ops"),
+)
+_OPERANDS = _schema((_TEXT, "name dtype strides digest"), (_LENGTHS, "shape"), required="name", many=True)
+_HEADER = (
+    (_TEXT, "type id session created stopped command"),
+    (_WHOLE, "schema rank ranks pid parent"),
+    (_TABLE, "environment flags options"),
+)
 
+# ---- A compare run's log
 
-# What no event may lack.
-_REQUIRED: dict[Any, tuple[str, ...]] = {
-    CallRecord: ("op", "verdict"),
-    RunEvent: ("kind", "text"),
-    RecordingHeader: ("rank", "framework"),
-    TensorRecord: ("kind", "shape"),
-    FingerprintTensors: ("first", "tensors"),
-    FingerprintStep: ("step", "of", "bits", "figures"),
-    OptimizerRecord: ("step", "number", "groups"),
-    OptimizerGroup: ("settings",),
-    OperandEntry: ("name",),
-}
+# The figures of a judged tensor: the errors of both sides, and what assert_close would need, each alone.
+_ERRORS = _schema((_NUMBER, "rho_max rho_rms prob det error_max"), (_WHOLE, "nan inf"))
+STATS = _schema(
+    (_WHOLE, "count different tied"),
+    (_NUMBER, "max_abs mean_abs rel_fro ulp_max incoming propagated amplification sampled k lambda kappa error bound allowed"),
+    (_schema((_NUMBER, "atol rtol")), "tolerance"),
+    (_ERRORS, "paddle torch"),
+    (_LENGTHS, "first_tied first_bad"),
+    (_TEXT, "oracle"),
+)
+# Where a NaN or an infinity begins, with the operands of the call.
+_BIRTH = _schema(
+    (_one_of("NaN or infinity", "NaN", "infinity"), "what"),
+    (_SIDE, "side"),
+    (_LENGTHS, "at"),
+    (_TEXTS, "came_in"),
+    (_NUMBERS_BY_NAME, "values"),
+    (
+        _schema((_TEXT, "name"), (_LENGTHS, "shape"), (_WHOLE, "infinite"), (_NUMBER, "least most there number"), many=True),
+        "operands",
+    ),
+)
+# One judged tensor: a call's result or one of its gradients.
+_CALL = _schema(
+    (_TEXT, "type op entry site file layer tensor dtype device amp hypothesis quirk reason"),
+    (_WHOLE, "index call line step result"),
+    (_TRUTH, "train muted"),
+    (_TEXTS, "needs alternatives modifiers"),
+    (_one_of("forward or backward", "forward", "backward"), "phase"),
+    (_OPERANDS, "inputs"),
+    (_TABLE, "attributes"),
+    (_SHAPE, "shape"),
+    (_one_of("a class of verdicts", *Verdict.__members__), "verdict"),
+    (_SIDE, "side"),
+    (_BIRTH, "born"),
+    (STATS, "stats"),
+    required="op verdict",
+)
+# What happened between two records.
+_EVENT = _schema(
+    (_TEXT, "type kind text created"),
+    (_WHOLE, "step"),
+    (_TEXTS_BY_NAME, "parameters gradients shapes"),
+    (_TEXTS, "outputs"),
+    (_COVERAGE, "coverage"),
+    required="kind text",
+)
+# The last line of a log or of a recording.
+_END = _schema((_TEXT, "type how"), (_WHOLE, "calls records"), (_NUMBER, "seconds"), (_COVERAGE, "coverage"))
+
+# ---- A recording
+
+_TENSOR = (
+    (_TEXT, "type name function tensor layer site file dtype digest left_out family kernels"),
+    (_WHOLE, "index call step line"),
+    (_one_of(f"one of {', '.join(KINDS)}", *KINDS), "kind"),
+    (_TEXTS, "names rows"),
+    (_RECORDED_SHAPE, "shape"),
+    (_NUMBERS_BY_NAME, "figures"),
+    (Field("a file of values and a byte in it", check=_is_place), "at"),
+    (Field(f"a list of at most {MOST_SAMPLED} numbers", check=_is_sample), "sample"),
+    (_OPERANDS, "operands"),
+    (_TEXTS_BY_NAME, "arguments"),
+    (_TRUTH, "draws"),
+)
+# Parameters with one setting each; without ``parameters`` those of the event before.
+_GROUPS = _schema((_TABLE, "settings"), (_TEXTS, "parameters"), required="settings", many=True)
+
+# ---- A reference run's log
+
+_LINES = _schema((_TEXT, "op reason layer site"), (_WHOLE, "calls"), many=True)  # of calls that stayed native
+_PLACES = _schema((_TEXT, "part op layer site"), (_WHOLE, "calls"), (_NUMBER, "seconds"), many=True)
+# All that a run counted: with the costs of copies of Linear weights, and where the time went.
+_REFERENCE = _schema(
+    (_TEXT, "type session started created backend linear_layout command"),
+    (_WHOLE, "schema rank"),
+    (_TRUTH, "ended"),
+    (_TEXTS_BY_NAME, "environment"),
+    (_schema((_WHOLE, "copies bytes reused views spared"), (_NUMBER, "seconds")), "layout_cost"),
+    (_TEXTS, "warnings"),
+    (_COUNTS_BY_NAMES, "optimizers"),
+    (Field("a table of ops", check=_table_of(_is_op_counts)), "ops"),
+    (_LINES, "lines"),
+    (_schema((_NUMBER, "seconds"), (_WHOLE, "threads processes"), (_PLACES, "places")), "profile"),
+)
+
 EVENTS: dict[str, Schema] = {
-    kind: _schema_of(event, _REQUIRED.get(event, ()))
-    for kind, event in (
-        ("run", RunHeader),
-        ("call", CallRecord),
-        ("event", RunEvent),
-        ("end", RunEnd),
-        ("recording", RecordingHeader),
-        ("tensor", TensorRecord),
-        ("tensors", FingerprintTensors),
-        ("step", FingerprintStep),
-        ("optimizer", OptimizerRecord),
-        ("reference", ReferenceLog),
-    )
+    "run": _schema(*_HEADER, (_TEXT, "backend carry"), (_TEXTS, "warnings")),
+    "call": _CALL,
+    "event": _EVENT,
+    "end": _END,
+    "recording": _schema(
+        *_HEADER,
+        (_one_of("paddle or torch", "paddle", "torch"), "framework"),
+        (_NUMBERS_BY_NAME, "split_axes mesh"),
+        (_TEXT, "configuration checkpoint"),
+        required="rank framework",
+    ),
+    "tensor": _schema(*_TENSOR, required="kind shape"),
+    # Tensors whose fingerprints the following steps have, each described once.
+    "tensors": _schema(
+        (_TEXT, "type"),
+        (_WHOLE, "first"),
+        (_schema(*_TENSOR, required="kind shape", many=True), "tensors"),
+        required="first tensors",
+    ),
+    # The fingerprints of one step, by the numbers of their tensors. ``of``: the numbers of the tensors as spans: begin, end behind
+    # the last, begin, end... ``bits``: 64-bit hashes as 16 hexadecimal digits each, joined. ``figures``: four numbers of float32
+    # for each tensor, as 8 digits each, joined.
+    "step": _schema((_TEXT, "type bits figures"), (_WHOLE, "step"), (_WHOLES, "of"), required="step of bits figures"),
+    # The settings of an optimizer from a step on.
+    "optimizer": _schema((_TEXT, "type"), (_WHOLE, "step number"), (_GROUPS, "groups"), required="step number groups"),
+    "reference": _REFERENCE,
 }
-EVENTS["call"].fields["stats"].fields["lambda"] = EVENTS["call"].fields["stats"].fields["k"]  # type: ignore[attr-defined]
 _UNKNOWN = Schema({})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..verdicts import SCREENED
 from .encoding import HARMLESS, MODIFIED_TEXT, PLAIN_FIELDS, Figures, WrittenFields
-from .events import EVENTS, JsonTable, Schema
+from .events import STATS, JsonTable, Schema
 
 _NEEDED = ("op", "tensor", "site", "layer", "phase")  # to count a record
 _JUDGED = frozenset(("type", "index", "call", "step", "verdict", "reason", "stats", *PLAIN_FIELDS))
@@ -24,7 +24,6 @@ _VERDICT = rf'"verdict":"({"|".join(HARMLESS)})",'
 _REASON = rf',"reason":"{_PRINTABLE}","stats":'
 _SIDES = ("paddle", "torch")
 _COUNTED = {"": ("count", "different", "max_abs", "allowed"), **dict.fromkeys(_SIDES, ("prob", "rho_max"))}
-_STATS: Schema = EVENTS["call"].fields["stats"]  # type: ignore[assignment]
 _SAME = PLAIN_FIELDS.keys() - {"modifiers"}
 _FORMS = 64  # that are remembered: to make one costs as much as a hundred lines
 
@@ -124,7 +123,7 @@ class _LineForm:
 
     def __init__(self, stats: JsonTable) -> None:
         self._names: list[tuple[str, str]] = []  # of the numbers that are counted: side and figure
-        table = self._table(stats, "", _STATS)
+        table = self._table(stats, "", STATS)
         places = {name: place for place, name in enumerate(self._names)}
         self.modifiers = () if ("", "different") in places else (SCREENED,)
         usual = table is not None and ("", "count") in places and not (self.modifiers and ("", "allowed") in places)
