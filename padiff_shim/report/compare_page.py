@@ -7,14 +7,15 @@ they show as text, never as markup.
 
 from __future__ import annotations
 
+import heapq
 import json
 import marshal
 import math
 import random
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
 from ..arguments import whole
 from ..present.document import untested_words
@@ -57,32 +58,6 @@ def _text(text: str) -> str:
     return text if len(text) <= SENTENCE and text.isprintable() else shown(text, SENTENCE)
 
 
-Names = tuple[Any, ...]  # of statistics: a name, or the name of a table and the names in it
-
-
-def taken(stats: Mapping[str, Any]) -> tuple[Names, tuple[Any, ...]]:
-    """The names of statistics, as a key, and their values: floats as they are, everything else as :func:`plain` makes it."""
-    names: list[Any] = []
-    values: list[Any] = []
-    for name, value in stats.items():
-        if type(value) is dict:
-            names.append((name, *value))
-            values.extend(value.values())
-        else:
-            names.append(name)
-            values.append(value)
-    return tuple(names), tuple([value if type(value) in _FIGURES else plain(value) for value in values])
-
-
-def dotted(names: Names) -> tuple[str, ...]:
-    """``("k", ("paddle", "prob"))`` as ``("k", "paddle.prob")``."""
-    paths: list[str] = []
-    for name in names:
-        table, *inner = name if type(name) is tuple else ("", name)
-        paths += [_text(f"{table}.{key}" if table else str(key)) for key in inner]
-    return tuple(paths)
-
-
 _key = json.JSONEncoder(default=str).encode
 
 
@@ -99,61 +74,41 @@ def key_of(value: Any) -> Any:
 class Interned:
     """Values written once; :meth:`add` gives the place of one."""
 
-    def __init__(self, make: Callable[[Any], Any] = plain) -> None:
+    def __init__(self) -> None:
         self.values: list[Any] = []
         self._places: dict[Any, int] = {}
-        self._make = make
 
     def add(self, value: Any) -> int:
-        """The place of ``value`` in :attr:`values`, where it stands as ``make`` makes it: by default :func:`plain`."""
+        """The place of ``value`` in :attr:`values`, where it stands as :func:`plain` makes it."""
         key = key_of(value)
         place = self._places.get(key)
         if place is None:
             place = self._places[key] = len(self.values)
-            self.values.append(self._make(value))
+            self.values.append(plain(value))
         return place
 
 
-def used(interned: Interned, places: Iterable[int]) -> tuple[list[Any], list[int]]:
-    """The values that ``places`` use, once each, and the places among them."""
-    order: dict[int, int] = {}
-    renumbered = [order.setdefault(place, len(order)) for place in places]
-    return [interned.values[place] for place in order], renumbered
-
-
-class PageRow(NamedTuple):
-    """One kept record; ``kind``, ``outcome`` and ``names`` (of the statistics) are places in the packer's tables."""
-
-    position: int
-    index: Any
-    call: Any
-    step: Any
-    kind: int
-    outcome: int
-    names: int
-    reason: str
-    values: tuple[Any, ...]
-
-
-class Reservoir:
-    """A uniform sample of at most ``size`` of the items offered (Vitter 1985, algorithm R, doi 10.1145/3147.3165)."""
+class Kept:
+    """At most ``size`` of the records offered: the most serious ones, and of equally serious ones a uniform sample."""
 
     def __init__(self, size: int, rng: random.Random) -> None:
-        self.size, self.rng = size, rng
-        self.seen = 0
-        self.items: list[PageRow] = []
+        self._size, self._rng = size, rng
+        self._heap: list[tuple[int, float, int, Mapping[str, Any]]] = []  # severity, a random number, position, record
 
-    def offer(self, make: Callable[[], PageRow]) -> None:
-        """Keep what ``make`` gives, perhaps in place of another; it is called for what is kept alone."""
-        self.seen += 1
-        if len(self.items) < self.size:
-            self.items.append(make())
-        elif (place := self.rng.randrange(self.seen)) < self.size:
-            self.items[place] = make()
+    def __len__(self) -> int:
+        return len(self._heap)
 
-    def draw(self, count: int) -> list[PageRow]:
-        """At most ``count`` of what is kept, again a uniform sample."""
-        return self.items if len(self.items) <= count else self.rng.sample(self.items, count)
+    def offer(self, severity: int, position: int, record: Mapping[str, Any]) -> None:
+        """Keep a record, perhaps in place of another."""
+        entry = (severity, self._rng.random(), position, record)
+        if len(self._heap) < self._size:
+            heapq.heappush(self._heap, entry)
+        elif entry > self._heap[0]:
+            heapq.heapreplace(self._heap, entry)
+
+    def first(self, count: int) -> list[tuple[int, Mapping[str, Any]]]:
+        """Position and record of ``count`` of them."""
+        return [(position, record) for _, _, position, record in heapq.nlargest(count, self._heap)]
 
 
 def surveyed(counts: Counts) -> dict[str, Any]:
@@ -197,61 +152,31 @@ def _finding(finding: LineFinding) -> dict[str, Any]:
     )
 
 
-def chosen(reservoirs: Mapping[Verdict, Reservoir], usual: Reservoir, limit: int) -> list[PageRow]:
-    """At most ``limit`` rows in order: those of the most serious classes first, then of the usual ones what has room."""
-    room = limit - min(usual.seen, limit // _USUAL_SHARE)
-    rows: list[PageRow] = []
-    for verdict in sorted(reservoirs, key=lambda verdict: -verdict.severity):
-        rows += reservoirs[verdict].draw(room - len(rows))
-    rows += usual.draw(limit - len(rows))
-    return sorted(rows, key=lambda row: row.position)
-
-
-class Packer:
-    """Records as small rows, and rows as columns."""
-
-    def __init__(self) -> None:
-        self.kinds, self.outcomes, self.names = Interned(), Interned(), Interned(dotted)
-
-    def row(self, position: int, record: Mapping[str, Any]) -> PageRow:
-        """One record, with what repeats put into the tables."""
-        kind = {name: value for name, value in record.items() if name not in _NOT_KIND}
+def columns(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
+    """``kinds``, ``outcomes`` and ``reasons`` once each, and everything else by column; ``rows``: positions in the run, records."""
+    kinds, outcomes, reasons = Interned(), Interned(), Interned()
+    table: dict[str, list[Any]] = {"position": [position for position, _ in rows]}
+    table |= {name: [plain(record.get(name)) for _, record in rows] for name in ("index", "call", "step")}
+    table |= {"kind": [], "outcome": [], "reason": []}
+    figures: defaultdict[tuple[str, str], list[Any]] = defaultdict(lambda: [None] * len(rows))
+    for place, (_, record) in enumerate(rows):
         outcome = {name: record.get(name) for name in _OUTCOME}
         outcome["verdict"], outcome["side"] = str(Verdict(record["verdict"])), str(record.get("side") or "none")
-        names, values = taken(record.get("stats") or {})
-        return PageRow(
-            position,
-            plain(record.get("index")),
-            plain(record.get("call")),
-            plain(record.get("step")),
-            self.kinds.add(kind),
-            self.outcomes.add(outcome),
-            self.names.add(names),
-            _text("; ".join(filter(None, (from_log(record.get("reason") or ""), str(born(record)))))),
-            values,
-        )
-
-    def columns(self, rows: Sequence[PageRow]) -> dict[str, Any]:
-        """``kinds``, ``outcomes`` and ``reasons`` that the rows use, once each, and everything else by column."""
-        reasons = Interned()
-        table: dict[str, list[Any]] = {name: [getattr(row, name) for row in rows] for name in ("position", "index", "call", "step")}
-        kinds, table["kind"] = used(self.kinds, (row.kind for row in rows))
-        kinds = [{**kind, "site": str(code_line(kind.get("site") or ""))} for kind in kinds]
-        outcomes, table["outcome"] = used(self.outcomes, (row.outcome for row in rows))
-        table["reason"] = [reasons.add(row.reason) for row in rows]
-        paths = sorted({name for names in self.names.values for name in names})
-        figures: dict[str, list[Any]] = {name: [None] * len(rows) for name in paths}
-        for place, row in enumerate(rows):
-            for name, value in zip(self.names.values[row.names], row.values):
-                figures[name][place] = value
-        return {
-            "rows": len(rows),
-            "kinds": kinds,
-            "outcomes": outcomes,
-            "reasons": reasons.values,
-            "table": {name: column(values) for name, values in table.items()},
-            "figures": {name: measured(values) for name, values in figures.items()},
-        }
+        table["kind"].append(kinds.add({name: value for name, value in record.items() if name not in _NOT_KIND}))
+        table["outcome"].append(outcomes.add(outcome))
+        texts = (from_log(record.get("reason") or ""), str(born(record)))
+        table["reason"].append(reasons.add("; ".join(filter(None, texts))))
+        for name, value in (record.get("stats") or {}).items():
+            for key, figure in value.items() if type(value) is dict else (("", value),):
+                figures[name, key][place] = figure if type(figure) in _FIGURES else plain(figure)
+    return {
+        "rows": len(rows),
+        "kinds": [{**kind, "site": str(code_line(kind.get("site") or ""))} for kind in kinds.values],
+        "outcomes": outcomes.values,
+        "reasons": reasons.values,
+        "table": {name: column(values) for name, values in table.items()},
+        "figures": {_text(".".join(filter(None, path))): measured(figures[path]) for path in sorted(figures)},
+    }
 
 
 def column(values: Sequence[Any]) -> Any:
@@ -289,15 +214,18 @@ def pack(
 
     ``coverage``: of the run. ``counts``: of these very records, where they were counted already.
     """
-    rng = random.Random(_SEED)
-    known, packer, usual = counts or Counts(), Packer(), Reservoir(limit, rng)
-    reservoirs = {verdict.value: Reservoir(limit, rng) for verdict in Verdict if verdict not in _USUAL}
+    rng, known = random.Random(_SEED), counts or Counts()
+    serious, usual = Kept(limit, rng), Kept(limit, rng)
     for position, record in enumerate(records):
-        verdict = Verdict(record["verdict"]).value
+        verdict = Verdict(record["verdict"])
         if counts is None:
             known.add(record)
-        reservoirs.get(verdict, usual).offer(partial(packer.row, position, record))
-    rows = chosen({Verdict(name): reservoir for name, reservoir in reservoirs.items()}, usual, limit)
+        if verdict in _USUAL:
+            usual.offer(0, position, record)
+        else:
+            serious.offer(verdict.severity, position, record)
+    rows = serious.first(limit - min(len(usual), limit // _USUAL_SHARE))
+    rows = sorted([*rows, *usual.first(limit - len(rows))], key=itemgetter(0))
     return {
         "headline": fitting([headline(known, coverage), *brief(known, coverage)]),
         "status": status(known),
@@ -306,7 +234,7 @@ def pack(
         "severity": {verdict.value: verdict.severity for verdict in Verdict},
         "meaning": {verdict.value: str(tr(meaning)) for verdict, meaning in MEANING.items()},
         "limit": limit,
-        **packer.columns(rows),
+        **columns(rows),
     }
 
 

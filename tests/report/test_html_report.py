@@ -15,7 +15,7 @@ from report_data import COVERAGE, HEADER, record, run_of
 
 from padiff_shim.files import write
 from padiff_shim.present.html import FOLDER
-from padiff_shim.report.compare_page import SCRIPTS, Interned, Reservoir, dotted, pack, plain, render, taken
+from padiff_shim.report.compare_page import SCRIPTS, Interned, Kept, pack, plain, render
 from padiff_shim.report.compare_page import text as page_of
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.text import SENTENCE, shown
@@ -205,8 +205,6 @@ def test_an_unknown_verdict_is_refused():
 
 def test_figures_are_short_and_non_finite_ones_are_strings():
     given_stats = {"a": 0.123456789, "b": math.nan, "c": -math.inf, "d": 3.0, "e": None, "f": [1, 2.5], "paddle": {"g": math.inf}}
-    names, _ = taken(given_stats)
-    assert dotted(names) == ("a", "b", "c", "d", "e", "f", "paddle.g")
     records = [{**record(0, random.Random(0)), "stats": stats} for stats in (given_stats, {"a": 2.0}, {"a": 1e-7}, {"a": None})]
     figures = data_of(render(HEADER, records, COVERAGE))["figures"]
     first = {"a": 0.123457, "b": "nan", "c": "-inf", "d": 3, "e": None, "f": [1, 2.5], "paddle.g": "inf"}
@@ -235,16 +233,18 @@ def test_interned_values_stand_once():
     assert table.values == [{"a": 1}, {"a": 2}]
 
 
-def test_a_reservoir_is_uniform():
-    """Each of 20 items is kept in about half of 2000 samples of 10: within 5 standard deviations."""
+def test_what_is_kept_is_a_uniform_sample():
+    """Each of 20 records is kept in about half of 2000 samples of 10: within 5 standard deviations; a more serious one always."""
     rng, hits = random.Random(3), [0] * 20
     for _ in range(2000):
-        reservoir = Reservoir(10, rng)
-        for item in range(20):
-            reservoir.offer(lambda item=item: item)
-        assert len(set(reservoir.items)) == 10
-        for item in reservoir.items:
-            hits[item] += 1
+        kept = Kept(11, rng)
+        for place in range(21):
+            kept.offer(int(place == 20), place, {})
+        (first, _), *others = kept.first(11)
+        assert first == 20
+        assert len({place for place, _ in others}) == 10
+        for place, _ in others:
+            hits[place] += 1
     assert all(abs(count - 1000) < 5 * math.sqrt(2000 * 0.25) for count in hits)
 
 
