@@ -75,107 +75,63 @@ _EXPORTS = {
     "TransferError": "errors",
 }
 
-__all__ = [
-    "Alignment",
-    "AlignmentVerdict",
-    "ArgumentError",
-    "Audit",
-    "BackendError",
-    "Bisection",
-    "BisectionError",
-    "Bitwise",
-    "Call",
-    "CompareMode",
-    "CompareRun",
-    "Difference",
-    "Drift",
-    "Entry",
-    "FileError",
-    "Gate",
-    "HarmReport",
-    "InterceptionError",
-    "LogError",
-    "Mapping",
-    "MismatchError",
-    "MissingFrameworkError",
-    "Mode",
-    "ModeError",
-    "Op",
-    "PadiffShimError",
-    "Proof",
-    "ProofVerdict",
-    "Recording",
-    "Run",
-    "Sample",
-    "ShardedProof",
-    "Side",
-    "StayedNativeError",
-    "TransferError",
-    "TreeDifference",
-    "UnknownNameError",
-    "Verdict",
-    "__version__",
-    "audit",
-    "auto_diff",
-    "bisect",
-    "compare",
-    "diff",
-    "difference",
-    "do_no_harm",
-    "gate",
-    "install",
-    "load",
-    "load_reference",
-    "prove",
-    "prove_sharded",
-    "record",
-    "reference",
-    "transfer_weights",
-    "uninstall",
-]
-
 if TYPE_CHECKING:
-    from .auditing.audit import Audit, audit
-    from .errors import (
-        ArgumentError,
-        BackendError,
-        BisectionError,
-        FileError,
-        InterceptionError,
-        MismatchError,
-        MissingFrameworkError,
-        ModeError,
-        PadiffShimError,
-        StayedNativeError,
-        UnknownNameError,
-    )
-    from .measure.difference import TreeDifference, difference
-    from .modes.compare import CompareMode, compare
-    from .modes.mode import Mode
-    from .modes.reference import install, reference, uninstall
-    from .proof.alignment import Alignment, AlignmentVerdict
-    from .proof.bits.result import Bitwise
-    from .proof.drift import Drift
-    from .proof.findings import ProofVerdict
-    from .proof.proof import Proof
-    from .proof.prove import prove
-    from .questions.auto_diff import auto_diff
-    from .questions.bisect import Bisection, bisect
-    from .questions.noninterference import HarmReport, do_no_harm
-    from .questions.sharded_proof import ShardedProof, prove_sharded
-    from .recording.diff import diff
-    from .recording.difference import Difference
-    from .recording.record import Recording, record
-    from .runlog.calls import Call
-    from .runlog.reader import LogError
-    from .runs.compare_run import CompareRun, load
-    from .runs.gate import Gate, gate
-    from .runs.reference_run import load_reference
-    from .runs.run import Run
-    from .table.op import Entry, Op, Sample
-    from .verdicts import Side, Verdict
-    from .weights.mapping import Mapping
-    from .weights.transfer import transfer_weights
+    from .auditing.audit import Audit as Audit
+    from .auditing.audit import audit as audit
+    from .errors import ArgumentError as ArgumentError
+    from .errors import BackendError as BackendError
+    from .errors import BisectionError as BisectionError
+    from .errors import FileError as FileError
+    from .errors import InterceptionError as InterceptionError
+    from .errors import MismatchError as MismatchError
+    from .errors import MissingFrameworkError as MissingFrameworkError
+    from .errors import ModeError as ModeError
+    from .errors import PadiffShimError as PadiffShimError
+    from .errors import StayedNativeError as StayedNativeError
+    from .errors import UnknownNameError as UnknownNameError
+    from .measure.difference import TreeDifference as TreeDifference
+    from .measure.difference import difference as difference
+    from .modes.compare import CompareMode as CompareMode
+    from .modes.compare import compare as compare
+    from .modes.mode import Mode as Mode
+    from .modes.reference import install as install
+    from .modes.reference import reference as reference
+    from .modes.reference import uninstall as uninstall
+    from .proof.alignment import Alignment as Alignment
+    from .proof.alignment import AlignmentVerdict as AlignmentVerdict
+    from .proof.bits.result import Bitwise as Bitwise
+    from .proof.drift import Drift as Drift
+    from .proof.findings import ProofVerdict as ProofVerdict
+    from .proof.proof import Proof as Proof
+    from .proof.prove import prove as prove
+    from .questions.auto_diff import auto_diff as auto_diff
+    from .questions.bisect import Bisection as Bisection
+    from .questions.bisect import bisect as bisect
+    from .questions.noninterference import HarmReport as HarmReport
+    from .questions.noninterference import do_no_harm as do_no_harm
+    from .questions.sharded_proof import ShardedProof as ShardedProof
+    from .questions.sharded_proof import prove_sharded as prove_sharded
+    from .recording.diff import diff as diff
+    from .recording.difference import Difference as Difference
+    from .recording.record import Recording as Recording
+    from .recording.record import record as record
+    from .runlog.calls import Call as Call
+    from .runlog.reader import LogError as LogError
+    from .runs.compare_run import CompareRun as CompareRun
+    from .runs.compare_run import load as load
+    from .runs.gate import Gate as Gate
+    from .runs.gate import gate as gate
+    from .runs.reference_run import load_reference as load_reference
+    from .runs.run import Run as Run
+    from .table.op import Entry as Entry
+    from .table.op import Op as Op
+    from .table.op import Sample as Sample
+    from .verdicts import Side as Side
+    from .verdicts import Verdict as Verdict
+    from .weights.mapping import Mapping as Mapping
+    from .weights.transfer import transfer_weights as transfer_weights
+else:
+    __all__ = [*_EXPORTS, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
