@@ -647,12 +647,7 @@ class Comparison(Pulses):
         references = subject.run_reference(natives)
         if len(natives) != len(references):
             raise StayNative(RESULTS, paddle=english(many(len(natives), "result")), torch=len(references))
-        gathers = len(natives) > 1 and self.run.recorder.gather()
-        try:
-            records = self.results(subject, natives, references, (args, kwargs))
-        finally:
-            if gathers:
-                self.run.recorder.put()
+        records = self.results(subject, natives, references, (args, kwargs))
         if subject.inputs.needs and (self.carries_torch or not subject.lacks):
             gradients.after(subject, natives, args, kwargs, nested=nested(result))
         return records

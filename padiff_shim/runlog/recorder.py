@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from _thread import get_ident
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,8 +11,7 @@ from typing import Any, Protocol
 from ..text import tr
 from . import inputs
 from .counts import Counts, Coverage, Tallies
-from .encoding import Plain, WrittenFields
-from .reader import LINE
+from .encoding import WrittenFields
 from .writer import LogWriter, call_after_fork, now
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
@@ -47,8 +45,6 @@ class Recorder:
         self.watcher: Watcher | None = None
         self._tallies, self._on_error = tallies, on_error
         self._began = time.perf_counter()
-        self._gathers = 0  # the thread whose lines are gathered, as those of one call
-        self._gathered: list[bytes] = []
 
     def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
         """Write the header: versions, flags, and what to look at before a kernel is blamed. Later calls change nothing.
@@ -85,73 +81,15 @@ class Recorder:
         """
         writer, counts = self._writer(), self.counts
         with writer.lock:
-            self._put_gathered(writer)
             record["index"] = index = counts.records
             try:
                 writer.write({"type": "call", "index": index, **record}, written)
             finally:
                 counts.add(record, writer.name)
-            self._added(index)
-        if self.watcher is not None:
-            self.watcher.show(counts, record)
-
-    def add_plain(self, record: Plain) -> None:
-        """:meth:`add` of a plain record.
-
-        Raises:
-            LogError: as there.
-        """
-        writer, counts = self.log or self._writer(), self.counts
-        with writer.lock:
-            record.index = index = counts.records
-            try:
-                line = record.line()
-                if line is None or len(line) > LINE:
-                    self._put_gathered(writer)
-                    writer.write({"type": "call", **record}, record.written)
-                elif self._gathers == get_ident():
-                    self._gathered.append(line)
-                else:
-                    self._put_gathered(writer)
-                    writer.append(line)
-            finally:
-                counts.add_plain(record, writer.name)
             if index % _EVERY == _EVERY - 1:
-                self._added(index)
+                self.add_event("coverage", "so far", coverage=self.coverage().to_dict())
         if self.watcher is not None:
             self.watcher.show(counts, record)
-
-    def gather(self) -> bool:
-        """The plain records that this thread adds until :meth:`put` are those of one call: they are written in one go.
-
-        False where another thread is gathering: then each record is written as it comes.
-        """
-        here = get_ident()
-        if self._gathers not in (0, here):
-            return False
-        self._gathers = here
-        return True
-
-    def put(self) -> None:
-        """Write what was gathered.
-
-        Raises:
-            LogError: with ``on_error="raise"``, if it cannot be written.
-        """
-        self._gathers = 0
-        if self._gathered:
-            writer = self._writer()
-            with writer.lock:
-                self._put_gathered(writer)
-
-    def _put_gathered(self, writer: LogWriter) -> None:
-        if self._gathered:
-            lines, self._gathered = self._gathered, []
-            writer.append(lines[0] if len(lines) == 1 else b"".join(lines))
-
-    def _added(self, index: int) -> None:
-        if index % _EVERY == _EVERY - 1:
-            self.add_event("coverage", "so far", coverage=self.coverage().to_dict())
 
     def add_native(self, op: str, reason: str, elements: int | None) -> None:
         """Count a call of ``op`` that was not compared, with so many floats in its results; None: it has no float result."""
@@ -170,7 +108,6 @@ class Recorder:
         """Write something that happened between two records."""
         writer = self._writer()
         with writer.lock:
-            self._put_gathered(writer)
             writer.write({"type": "event", "kind": kind, "text": text, "created": now(), **more})
 
     def warn(self, message: str) -> None:
@@ -219,7 +156,6 @@ class Recorder:
         if self.log is None:
             return
         with self.log.lock:
-            self._put_gathered(self.log)
             self.log.write(
                 {
                     "type": "end",
@@ -234,5 +170,4 @@ class Recorder:
     def after_fork(self) -> None:
         """A forked child counts for itself, into a file of its own."""
         self.counts, self.watcher = Counts(), None
-        self._gathers, self._gathered = 0, []  # the parent's to write
         self._tallies.clear()

@@ -1,7 +1,7 @@
 """Writing the files of logs and recordings: one event a line, so that a killed process loses at most the event in flight.
 
-The lines of a call are one ``write`` to the operating system, unbuffered on our side: what was written survives the end of the
-process however it ends (not a power failure: nothing is synced to the disk).
+Each line is one ``write`` to the operating system, unbuffered on our side: what was written survives the end of the process however
+it ends (not a power failure: nothing is synced to the disk).
 """
 
 from __future__ import annotations

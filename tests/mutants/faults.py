@@ -409,11 +409,11 @@ RECORDS = (
         "the line that a program was writing when it ended makes its log unreadable",
     ),
     Fault(
-        "gathered-lines-later",
-        "padiff_shim/runlog/recorder.py",
-        '            self._put_gathered(writer)\n            record["index"] = index = counts.records\n',
-        '            record["index"] = index = counts.records\n',
-        "records that were gathered come into the log behind one that happened after them",
+        "figures-without-nan",
+        "padiff_shim/runlog/encoding.py",
+        "if figures is None and stats is not None:",
+        "if figures is None and stats is None:",
+        "the figures of a record with a NaN or an infinity among them do not come into its log",
     ),
     Fault(
         "excess-of-nan",
