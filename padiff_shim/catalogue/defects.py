@@ -1,8 +1,9 @@
 """Faults of Paddle and Torch: ``tests/defects`` holds a program for each, which shows the fault without this library.
 
 A program ends with exit status 0 if the fault is absent. If it is there, the program ends as its header says, by default with an
-AssertionError. The header is the docstring: a title, paragraphs that say what is wrong, and lines ``Key: value`` (:data:`KEYS`);
-a long value continues in indented lines. The title gives the file its name: "relu hides NaN" is ``relu_hides_nan.py``.
+AssertionError. The header is the docstring: a title, paragraphs that say what is wrong, and lines ``Key: value``, the keys of
+tests/catalogue/test_defects.py; a long value continues in indented lines. The title gives the file its name: "relu hides NaN" is
+``relu_hides_nan.py``.
 
 Comments ``# %% case`` divide a program that shows the fault in several ways. Each case, together with the lines before the first
 case, is a program of its own here. ``python FILE`` runs the cases in order, and ends at the first that shows the fault.
@@ -17,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import ArgumentError, unknown
-from ..language import joined, tr
+from ..errors import unknown
+from ..language import tr
 from ..tested import PADDLES, TORCHES
 
 SHOWN = "AssertionError"
@@ -32,19 +33,6 @@ SECTIONS = (
     "Crashes and refusals",
     "The autograd engine",
 )
-# Key of a header -> what it holds. Those of OPTIONAL may be left out.
-KEYS = {
-    "Section": "one of SECTIONS; docs/defects.md lists it under MENDED if the newest tested Paddle is not among its versions",
-    "Ops": "the ops, or methods, that have it",
-    "Seen on": "a framework, its versions that show the fault (2.4.1 to 2.13.0: all that are tested between), and the device; a "
-    "version not listed has it not, or was not tried",
-    "Effect": "the wrong result and the right one, or the error, as measured",
-    "Ends with": "types of errors, names of signals, or patterns of them, in which the program ends; SHOWN if left out",
-    "Known difference": "its name in the table of known differences, if it has one",
-    "Under the shim": "what reference and compare do",
-}
-OPTIONAL = {"Ends with", "Known difference"}
-_SEEN = re.compile(r"(Paddle|Torch) (\d+\.\d+\.\d+(?:, \d+\.\d+\.\d+| to \d+\.\d+\.\d+)*); (CPU|GPU)(, some processors)?")
 _CASE = re.compile(r"^# %% (.+)\n", re.MULTILINE)
 
 
@@ -116,59 +104,17 @@ class Defect:
 
 
 def parsed(file: str, text: str) -> Defect:
-    """Read a program: ``file`` is its name, ``text`` its source.
-
-    Raises:
-        ArgumentError: the header is not as this module's docstring describes it. SyntaxError: the source is not Python.
-    """
+    """Read a program: ``file`` is its name, ``text`` its source."""
     tree = ast.parse(text, file)
-    title, *paragraphs = (ast.get_docstring(tree) or "").split("\n\n")
-    if len(paragraphs) < 2:
-        raise ArgumentError(
-            tr("{file}: the docstring needs a title, a paragraph and lines `Key: value`, separated by empty lines", file=file)
-        )
-    *what, lines = paragraphs
-    facts: dict[str, str] = {}
-    for line in re.sub(r"\n +", " ", lines).splitlines():
-        key, colon, value = line.partition(": ")
-        if not colon or key in facts:
-            raise ArgumentError(
-                tr("{file}: {line} in the docstring is not a line `Key: value`, or repeats a key", file=file, line=repr(line))
-            )
-        facts[key] = value
-    for key in facts.keys() ^ KEYS.keys():
-        if key in facts:
-            raise ArgumentError(joined(": ", (file, unknown(tr("key of the docstring"), key, KEYS))))
-        if key not in OPTIONAL:
-            raise ArgumentError(
-                tr("{file}: the docstring has no line `{key}: ...` ({meaning})", file=file, key=key, meaning=KEYS[key])
-            )
-    if facts["Section"] not in SECTIONS:
-        raise ArgumentError(joined(": ", (file, unknown(tr("section"), facts["Section"], SECTIONS))))
-    if not _SEEN.fullmatch(facts["Seen on"]):
-        raise ArgumentError(
-            tr(
-                "{file}: `Seen on: {seen}` is not like `Paddle 2.6.2, 3.3.1; CPU, some processors`",
-                file=file,
-                seen=facts["Seen on"],
-            )
-        )
-    name = re.sub(r"\W+", "_", title.lower()).strip("_") + ".py"
-    if file != name:
-        raise ArgumentError(
-            tr("{file}: a program with the title {title} is called {name}", file=file, title=repr(title), name=name)
-        )
+    title, *what, lines = (ast.get_docstring(tree) or "").split("\n\n")
+    facts = {key: value for key, _, value in (line.partition(": ") for line in re.sub(r"\n +", " ", lines).splitlines())}
     code = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
     return Defect(title, " ".join("\n".join(what).split()), facts, file, text, code)
 
 
 @functools.cache
 def defects() -> Mapping[str, Defect]:
-    """All faults by title, in the order of docs/defects.md.
-
-    Raises:
-        ArgumentError: a program has a wrong header.
-    """
+    """All faults by title, in the order of docs/defects.md."""
     from .. import patches
 
     package = Path(patches.__file__).parent  # with the programs where it is installed, beside their tests in a checkout

@@ -237,10 +237,10 @@ def test_what_is_kept_is_a_uniform_sample():
     """Each of 20 records is kept in about half of 2000 samples of 10: within 5 standard deviations; a more serious one always."""
     rng, hits = random.Random(3), [0] * 20
     for _ in range(2000):
-        kept = Kept(11, rng)
+        sample = Kept(11, rng)
         for place in range(21):
-            kept.offer(int(place == 20), place, {})
-        (first, _), *others = kept.first(11)
+            sample.offer(int(place == 20), place, {})
+        (first, _), *others = sample.first(11)
         assert first == 20
         assert len({place for place, _ in others}) == 10
         for place, _ in others:
