@@ -86,7 +86,8 @@ class Waiting(ContextDecorator):
     def __enter__(self) -> Waiting:
         console = self._console or Console(stderr=True)
         inside = self._console is None and notebook.running()
-        shows = inside or (console.is_terminal and not console.is_dumb_terminal and not _drawn_upon())
+        drawn_upon = isinstance(sys.stdout, FileProxy) or isinstance(sys.stderr, FileProxy)  # by a bar: two draw over each other
+        shows = inside or (console.is_terminal and not console.is_dumb_terminal and not drawn_upon)
         if shows and _shown.acquire(blocking=False):
             # Standard output that goes to another place than the terminal must not be drawn on it.
             redirect = sys.stdout is not None and not sys.stdout.closed and sys.stdout.isatty()
@@ -155,8 +156,3 @@ class Bar:
     def reach(self, completed: int, total: int) -> None:
         """So much is done, of so much."""
         self._progress.update(self._task, completed=completed, total=total)
-
-
-def _drawn_upon() -> bool:
-    """Whether a progress bar has the terminal: two would draw over each other."""
-    return isinstance(sys.stdout, FileProxy) or isinstance(sys.stderr, FileProxy)

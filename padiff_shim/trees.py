@@ -125,7 +125,7 @@ def elements(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
     if framework is None:
         tensor = np.asarray(tensor)
     dtype = _dtype_name(tensor.dtype)
-    words = _words(dtype)
+    words = "uint16" if dtype == "bfloat16" else "uint8" if dtype.startswith("float8") else None  # of bits that NumPy has not
     if framework == "torch":  # from any device; Torch notes conjugates and negatives, and computes them here
         torch = sys.modules["torch"]
         tensor = (tensor if words is None else tensor.detach().view(torch.int16 if words == "uint16" else torch.uint8)).numpy(
@@ -139,11 +139,6 @@ def elements(tensor: Any) -> tuple[np.ndarray[Any, Any], str]:
 @functools.cache
 def _dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
-
-
-def _words(dtype: str) -> str | None:
-    """The dtype of the bits of a dtype that NumPy does not have; None of others."""
-    return "uint16" if dtype == "bfloat16" else "uint8" if dtype.startswith("float8") else None
 
 
 def numbers(array: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:

@@ -355,9 +355,9 @@ def cases(name: str) -> Iterator[AuditCase]:
         for stress in _stresses(name):
             yield from (AuditCase(name, number, stress.name, dtype) for dtype in stress.dtypes[: 1 if place else None])
         if not place and name not in DECOMPOSITIONS and wide(attempt.sample) is not None:
-            yield from (
-                AuditCase(name, number, f"{stress} {WIDE}", dtype) for stress in _in_vectors(name) for dtype in PLAIN.dtypes[:2]
-            )
+            usual = {stress.name for stress in _stresses(name)}
+            in_vectors = [word for word in IN_VECTORS if word in usual]
+            yield from (AuditCase(name, number, f"{stress} {WIDE}", dtype) for stress in in_vectors for dtype in PLAIN.dtypes[:2])
         for label, _ in resized(attempt.sample, LONGEST.get(name, ELEMENTS)):
             if name not in DECOMPOSITIONS or label.startswith(EMPTY):
                 yield AuditCase(name, number, label, "float32")
@@ -369,10 +369,6 @@ def _stresses(name: str) -> list[Stress]:
         return [stress for stress in STRESSES if stress.name in UNIQUE]
     masked = any(word in name for word in MASKED)
     return [stress for stress in STRESSES[1:] if masked or stress.name != "mask"]
-
-
-def _in_vectors(name: str) -> list[str]:
-    return [word for word in IN_VECTORS if word in {stress.name for stress in _stresses(name)}]
 
 
 def find(name: str) -> AuditCase:

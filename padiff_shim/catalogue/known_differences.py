@@ -36,7 +36,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class Quirk:
             record["verdict"] in self.verdict
             and self.side in (None, record.get("side"))
             and self.phase in (None, record.get("phase"))
-            and all(_any(getattr(self, name), record.get(name)) for name in _NAMES)
+            and all(named(patterns, record.get(name)) for name in _NAMES if (patterns := getattr(self, name)))
             and (not self.layer or _layers(self.layer).accepts(record.get("layer") or ""))
             and not (self.hypothesis and PARTLY in (record.get("modifiers") or ()))
             and self._near_enough(record)
@@ -103,10 +103,6 @@ class Quirk:
         named = ("paddle", "torch") if side in ("both", "none", None) else (side,)
         # "not <=" and not ">": NaN, and the strings in which the log writes it, are never near enough.
         return all(float((stats.get(name) or {}).get("rho_max", "nan")) <= self.rho_max for name in named)
-
-
-def _any(patterns: Sequence[str], value: Any) -> bool:
-    return not patterns or named(patterns, value)
 
 
 _layers = functools.cache(LayerFilter)

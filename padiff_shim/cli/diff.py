@@ -74,7 +74,8 @@ def command(
     """Compare two runs that padiff_shim.record() recorded: machines, devices, versions, commits, Paddle and Torch. Says where
     they differ first, at which lines, in which layer, and by how much."""
     chosen = _ranks(ranks)
-    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=_names(names))
+    named = None if names is None else _table("--names", names)
+    difference = diff(first, second, atol=atol, rtol=rtol, ranks=chosen, shards=_shards(shards), names=named)
     output.write_markdown(report, difference.report())
     if not output.answer(difference, **files, always=False, piped=report == "-"):
         click.echo("\n".join(map(str, (difference.answer, *difference.untested()))))
@@ -96,11 +97,6 @@ def _shards(text: str | None) -> Mapping[str, Any] | str | None:
         return text
     rules = _table("--shards", text)
     return {pattern: int(way) if re.fullmatch(r"-?[0-9]{1,9}", str(way)) else way for pattern, way in rules.items()}
-
-
-def _names(text: str | None) -> Mapping[str, Any] | None:
-    """Names in one run and in the other, likewise."""
-    return None if text is None else _table("--names", text)
 
 
 def _table(option: str, text: str) -> dict[str, Any]:

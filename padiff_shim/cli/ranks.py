@@ -241,11 +241,12 @@ class Ranks:
         """Let the processes that this one starts enter the mode, if they are ranks."""
         atexit.register(self._scratch.close)  # logs in a folder that the user named stay
         Inheritance.of(self._options, self._owed, command(), self._folder).export()
-        wrapt.register_post_import_hook(lambda _: self._look_out(), "paddle")
 
-    def _look_out(self) -> None:
-        sitecustomize.after(sitecustomize.SPAWN, "_get_subprocess_env_list", self._spawns)
-        sitecustomize.after(sitecustomize.SPAWN, "_set_trainer_env", self._forked)
+        def look_out(_: Any) -> None:
+            sitecustomize.after(sitecustomize.SPAWN, "_get_subprocess_env_list", self._spawns)
+            sitecustomize.after(sitecustomize.SPAWN, "_set_trainer_env", self._forked)
+
+        wrapt.register_post_import_hook(look_out, "paddle")
 
     def _spawns(self) -> None:
         self._spawned = True

@@ -206,7 +206,7 @@ class Choosing(Substituting):
         place = door.op.name, layer_path(), call_site()
         number = self._number[place]
         self._number[place] += 1
-        key = self._key(place, number)
+        key: Key = {"ops": place[:1], "layers": place[1:2], "calls": (*place, number)}[self._over]
         if key in self._native:
             raise StayNative(FILTERED)
         try:
@@ -215,9 +215,6 @@ class Choosing(Substituting):
             frame.quick.pop(door, None)  # else the next call would not pass here
         self._met(key, place, number)
         return result
-
-    def _key(self, place: Place, number: int) -> Key:
-        return {"ops": place[:1], "layers": place[1:2], "calls": (*place, number)}[self._over]
 
     def _met(self, key: Key, place: Place, number: int) -> None:
         unit = self.units.get(key)

@@ -19,6 +19,7 @@ from ..present.document import Document
 from ..present.result import Presented
 from ..proof.programs import generator_states, restore_generators
 from ..text import listed, many, marked, tr
+from ..trees import elements, is_tensor, mapped, values
 
 
 @dataclass(repr=False)
@@ -78,30 +79,21 @@ def _fingerprint(states: dict[str, Any]) -> dict[str, bytes]:
     return prints
 
 
-def _bits(value: Any, name: str, prints: dict[str, bytes]) -> None:
-    """Every tensor within ``value`` as bytes, by its path."""
-    if isinstance(value, paddle.Tensor):
-        shown = value.detach()
-        if str(shown.dtype).endswith("bfloat16"):
-            shown = shown.astype("float32")  # exact
-        prints[name] = f"{shown.dtype}{list(shown.shape)}".encode() + shown.numpy().tobytes()
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _bits(item, f"{name}.{key}", prints)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            _bits(item, f"{name}[{index}]", prints)
-    elif isinstance(value, (int, float, str, bool, np.ndarray)):
-        prints[name] = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+def _bits(tree: Any, path: str) -> dict[str, bytes]:
+    """Every tensor, number and word within a tree as bytes, by its path."""
+    prints: dict[str, bytes] = {}
+    for where, value in values(tree, path):
+        if is_tensor(value) or isinstance(value, np.ndarray):
+            array, dtype = elements(value)
+            prints[where] = f"{dtype}{list(array.shape)}".encode() + array.tobytes()
+        elif isinstance(value, (int, float, str, bool)):
+            prints[where] = repr(value).encode()
+    return prints
 
 
-def _copy(value: Any) -> Any:
+def _copy(state: Any) -> Any:
     """A copy of a state dict and its tensors."""
-    if isinstance(value, paddle.Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {key: _copy(item) for key, item in value.items()}
-    return list(map(_copy, value)) if isinstance(value, list) else value
+    return mapped(state, lambda leaf: leaf.detach().clone() if isinstance(leaf, paddle.Tensor) else leaf)
 
 
 def _outcome(program: Callable[[], Any], state: Sequence[Any], before: Sequence[Any], seeds: dict[str, Any]) -> dict[str, bytes]:
@@ -111,13 +103,12 @@ def _outcome(program: Callable[[], Any], state: Sequence[Any], before: Sequence[
         for parameter in holder.parameters() if hasattr(holder, "parameters") else ():
             parameter.clear_gradient(False)
     restore_generators(seeds)
-    prints: dict[str, bytes] = {}
-    _bits(program(), "result", prints)
+    prints = _bits(program(), "result")
     for index, holder in enumerate(state):
-        _bits(holder.state_dict(), f"state[{index}]", prints)
+        prints |= _bits(holder.state_dict(), f"state[{index}]")
         for name, parameter in holder.named_parameters() if hasattr(holder, "named_parameters") else ():
             if parameter.grad is not None:
-                _bits(parameter.grad, f"gradient of {name}", prints)
+                prints |= _bits(parameter.grad, f"gradient of {name}")
     prints.update(_fingerprint(generator_states()))
     return prints
 

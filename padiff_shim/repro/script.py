@@ -10,7 +10,7 @@ import os
 import pprint
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,11 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
     name = getattr(function, "__name__", "")
     for home in _HOMES:
         framework = importlib.import_module(home)
-        public = name if getattr(framework, name, None) is function else next(_public(framework, function), "")
+        public = (
+            name
+            if getattr(framework, name, None) is function
+            else next((word for word, value in vars(framework).items() if value is function and not word.startswith("_")), "")
+        )
         if public:
             excerpt.imports.add("import numpy as np" if home == "numpy" else f"import {home}")
             return f"{'np' if home == 'numpy' else home}.{public}"
@@ -76,11 +80,6 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
         )
     _collect(module, name, excerpt)
     return excerpt.prefix + name
-
-
-def _public(module: Any, function: Callable[..., Any]) -> Iterator[str]:
-    """The names of a function in a module, where they differ from its own: ``torch.linalg.inv`` is called ``linalg_inv``."""
-    return (name for name, value in vars(module).items() if value is function and not name.startswith("_"))
 
 
 def _collect(module: Any, start: str, excerpt: Excerpt) -> None:

@@ -271,7 +271,12 @@ def _of_verdict(verdict: _Words, side: _Words, phase: str | None, at_least: str 
         ("side", side, Side),
         ("phase", phase, ("forward", "backward")),
     )
-    tests = [_among(name, values, [str(word) for word in accepted]) for name, values, accepted in fields if values is not None]
+    chosen = {
+        name: {one_of(name, value, map(str, accepted)) for value in names(name, values)}
+        for name, values, accepted in fields
+        if values is not None
+    }
+    tests: list[_Test] = [lambda record: all(record.get(name) in words for name, words in chosen.items())]
     if at_least is not None:
         least = Verdict(one_of("at_least", at_least, Verdict)).severity
         tests.append(lambda record: Verdict(record["verdict"]).severity >= least)
@@ -293,8 +298,3 @@ def _inside(patterns: Sequence[str]) -> _Test:
         return layers.accepts(path) if path and layers is not None else bare and not path
 
     return inside
-
-
-def _among(name: str, values: str | Iterable[str], accepted: Sequence[str]) -> _Test:
-    chosen = {one_of(name, value, accepted) for value in names(name, values)}
-    return lambda record: record.get(name) in chosen

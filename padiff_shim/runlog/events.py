@@ -98,15 +98,11 @@ class Schema(Field):
             value = table[name]
             if field is None:
                 if not _is_sound(value, DEPTH - 1):
-                    return _unsound(name)
+                    return f"{name!r} holds a number of more than 63 bits, or tables more than {DEPTH} deep"
                 continue
             if wrong := field.fault(value, name):
                 return wrong
         return ""
-
-
-def _unsound(name: str) -> str:
-    return f"{name!r} holds a number of more than 63 bits, or tables more than {DEPTH} deep"
 
 
 def _is_sound(value: Any, depth: int) -> bool:
@@ -140,11 +136,8 @@ _NUMBER_WORDS = frozenset(("nan", "inf", "-inf"))
 
 
 def _number(value: Any) -> bool:
-    return type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST) or _number_word(value)
-
-
-def _number_word(value: Any) -> bool:
-    return type(value) is str and value in _NUMBER_WORDS
+    kind = type(value)
+    return kind is float or (kind is int and -_LARGEST < value < _LARGEST) or (kind is str and value in _NUMBER_WORDS)
 
 
 def _one_of(description: str, *words: str) -> Field:
@@ -176,10 +169,6 @@ def _is_sample(value: Any) -> bool:
     return set(map(type, value)) <= {float, bool} or all(_number(element) or type(element) is bool for element in value)
 
 
-def _plain_table(value: Any) -> bool:
-    return type(value) is dict and _is_sound(value, DEPTH - 1)
-
-
 def _is_op_counts(value: Any) -> bool:
     return (
         type(value) is dict
@@ -200,7 +189,7 @@ _RECORDED_SHAPE = Field(
     f"the shape of a tensor, at most {DIMENSIONS} whole numbers",
     check=_list_of(lambda size: type(size) is int and 0 <= size < 2**48, DIMENSIONS),
 )
-_TABLE = Field("a table", check=_plain_table)
+_TABLE = Field("a table", check=lambda value: type(value) is dict and _is_sound(value, DEPTH - 1))
 _TEXTS_BY_NAME = Field("a table of texts", check=_table_of(_text))
 _NUMBERS_BY_NAME = Field("a table of numbers", check=_table_of(_number))
 _COUNTS_BY_NAME = Field("a table of whole numbers", check=_table_of(_whole))

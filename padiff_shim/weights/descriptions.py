@@ -156,12 +156,8 @@ def by_description(
         answer = Answer(pairs, [name for name in answer.alone if name in wanted], answer.notes)
     spoken = {*answer.alone, *(name_of(slot) for pair in answer.pairs for slot in (pair.torch, pair.paddle))}
     for side in (torch_side, paddle_side):
-        take(side, partial(_is_among, spoken))
+        take(side, lambda slot: slot.weight is not None and slot.weight.name in spoken)
     return answer
-
-
-def _is_among(spoken: set[str], slot: Slot) -> bool:
-    return slot.weight is not None and slot.weight.name in spoken
 
 
 class _Vocabulary:

@@ -512,7 +512,10 @@ class Correspondence:
             return
         for kind in dict.fromkeys(_type(node) for node in ts):
             torch_nodes, paddle_nodes = [n for n in ts if _type(n) == kind], [n for n in ps if _type(n) == kind]
-            for torch_node, paddle_node in _in_order(torch_nodes, paddle_nodes):
+            as_many = len(torch_nodes) == len(paddle_nodes)
+            in_order = as_many and {_words_of(n) for n in torch_nodes} != {_words_of(n) for n in paddle_nodes}
+            pairs = zip(torch_nodes, paddle_nodes) if in_order else _equal_names(torch_nodes, paddle_nodes, numbers=as_many)
+            for torch_node, paddle_node in pairs:
                 self.add(torch_node, paddle_node)
         ts, ps = [n for n in ts if n not in self.of], [n for n in ps if n not in self.back]
         for torch_node, paddle_node in _equal_names(ts, ps):
@@ -541,13 +544,6 @@ def _contents(root: LayerNode, owned: Owners, indices: dict[str, set[int]]) -> d
 
 def _type(node: LayerNode) -> str:
     return {"silu": "swish", "hardswish": "hardswish"}.get(node.type.lower(), node.type.lower())
-
-
-def _in_order(ts: list[LayerNode], ps: list[LayerNode]) -> list[tuple[LayerNode, LayerNode]]:
-    """In order, if there are as many on either side with other names; else by name."""
-    if len(ts) != len(ps) or {_words_of(n) for n in ts} == {_words_of(n) for n in ps}:
-        return _equal_names(ts, ps, numbers=len(ts) == len(ps))
-    return list(zip(ts, ps))
 
 
 def _equal_names(ts: list[LayerNode], ps: list[LayerNode], numbers: bool = False) -> list[tuple[LayerNode, LayerNode]]:

@@ -405,7 +405,8 @@ def exchanged(slots: Sequence[SlotPair]) -> Choice | None:
     own, other = ", ".join(orders_[0]), ", ".join(orders_[1])
     ways = [Way("gate and up in one order", f"gate_up({own!r}, {own!r})", lambda: list(slots))]
     for axis in (0,) if len(slots[0].torch.shape) < 3 else (1, 2):  # of a stack of experts
-        if all(_halves(pair, axis) for pair in slots):
+        shapes = [(pair.torch.shape, pair.paddle.shape) for pair in slots]
+        if all(shape == other and axis < len(shape) and shape[axis] % 2 == 0 for shape, other in shapes):
             words, ends = (f" along {axis}", f", axis={axis})") if axis else ("", ")")
             made = functools.partial(_exchanged, slots, axis)
             ways.append(Way(f"gate and up exchanged{words}", f"gate_up({own!r}, {other!r}{ends}", made))
@@ -415,10 +416,6 @@ def exchanged(slots: Sequence[SlotPair]) -> Choice | None:
 def _place_of(name: str) -> str:
     """The name of a weight's or bias's layer; of a bare weight its own name."""
     return tree.parent(name) if tree.last_name(name) in ("weight", "bias") else name.removesuffix("_bias")
-
-
-def _halves(pair: SlotPair, axis: int) -> bool:
-    return pair.torch.shape == pair.paddle.shape and axis < len(pair.torch.shape) and pair.torch.shape[axis] % 2 == 0
 
 
 def _exchanged(slots: Sequence[SlotPair], axis: int) -> list[SlotPair]:

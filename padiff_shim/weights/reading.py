@@ -51,12 +51,8 @@ def framework_of(tensor: Any) -> str | None:
 def weight_of(name: str, tensor: Any, framework: str, buffer: bool = False) -> Weight:
     """The description of a parameter, buffer or entry of a state dict."""
     _refuse(name, tensor)
-    trainable = tensor.requires_grad if isinstance(tensor, torch.Tensor) else not _stopped(tensor)
+    trainable = tensor.requires_grad if isinstance(tensor, torch.Tensor) else not getattr(tensor, "stop_gradient", True)
     return Weight(name, tuple(map(int, tensor.shape)), dtype_name(tensor), buffer, bool(trainable), _memory(tensor))
-
-
-def _stopped(tensor: Any) -> bool:
-    return bool(getattr(tensor, "stop_gradient", True))
 
 
 def dtype_name(tensor: Any) -> str:
@@ -223,7 +219,9 @@ class _Reader:
     def own(self, layer: Any) -> Iterator[tuple[str, Any, bool]]:
         """(name, tensor, whether it is a buffer) of a layer's own weights: what its ``state_dict`` holds."""
         for name, tensor in layer._parameters.items():
-            if tensor is not None and not (self.framework == "paddle" and _is_constant(layer, name)):
+            # A weight of 2.6's GroupNorm(weight_attr=False) only stands for a disabled one: it holds ones.
+            disabled = self.framework == "paddle" and name in ("weight", "bias") and getattr(layer, f"_{name}_attr", None) is False
+            if tensor is not None and not disabled:
                 yield name, tensor, False
         for name, tensor in layer._buffers.items():
             if tensor is not None and name not in getattr(layer, self.passing) and name not in IGNORED:
@@ -319,11 +317,6 @@ def split_projections(node: LayerNode) -> None:
                 taken.append(fused.role)
     node.slots = [slot for slot in node.slots if slot.role not in taken]
     node.children += [child for child in projections.values() if child.slots]
-
-
-def _is_constant(layer: Any, name: str) -> bool:
-    """Whether a weight only stands for a disabled one: 2.6's GroupNorm(weight_attr=False) holds ones."""
-    return name in ("weight", "bias") and getattr(layer, f"_{name}_attr", None) is False
 
 
 def _normed(layer: Any, in_out: bool) -> dict[str, str]:
@@ -465,16 +458,12 @@ def _add(nodes: dict[str, LayerNode], roles: dict[str, set[str]], state: Dict[st
     if what in roles.setdefault(path, set()):
         return  # Paddle lists a cell's weights under the layer's names and again under the cell's
     roles[path].add(what)
+    dtype = str(getattr(tensor, "dtype", ""))
     # Nothing says what is a parameter: whole numbers are not.
-    weight = weight_of(name, tensor, framework, buffer=not _is_floating(tensor))
+    weight = weight_of(name, tensor, framework, buffer=not ("float" in dtype or "complex" in dtype or dtype == "uint16"))
     slot = slot_of(weight, what, "", AS_IS)
     linear = AS_IS if framework == "torch" else TRANSPOSED
     (node.extras if weight.optional else node.slots).append(slot._replace(linear=linear))
-
-
-def _is_floating(tensor: Any) -> bool:
-    name = str(getattr(tensor, "dtype", ""))
-    return "float" in name or "complex" in name or name == "uint16"
 
 
 def _place(name: str, state: Dict[str, Any]) -> tuple[str, str]:

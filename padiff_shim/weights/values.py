@@ -430,7 +430,7 @@ class _Trial:
         self._trials, self._choice = trials, choice
         self._source = OTHER[choice.side]  # the parts', whose values go into the whole
         layers = {side.framework: side.objects[path] for side, path in trials._both(scope)}
-        elements = sum(_elements(layer) for layer in layers.values())
+        elements = sum(math.prod(parameter.shape) for layer in layers.values() for parameter in layer.parameters())
         if elements > _LARGEST:
             raise ValueError(tr("it is too large to be copied"))
         self._layers = {framework: _converted(duplicate(layer)) for framework, layer in layers.items()}
@@ -586,10 +586,6 @@ def _tensors_of(layer: Any, path: str) -> dict[str, Any]:
     return {tree.joined(path, name): tensor for name, tensor in named_tensors}
 
 
-def _elements(layer: Any) -> int:
-    return sum(math.prod(parameter.shape) for parameter in layer.parameters())
-
-
 def _converted(layer: Any) -> Any:
     """A layer, converted to float64 and set to evaluation."""
     layer.eval()
@@ -645,7 +641,10 @@ def _alike(arguments: Arguments, width: int) -> Arguments:
 @contextlib.contextmanager
 def _as_they_were(*models: Any) -> Iterator[None]:
     """Set both models to evaluation; afterwards restore their modes and the random generators."""
-    layers = [layer for model in models if model is not None for layer in _all_layers(model)]
+    layers: list[Any] = []
+    for model in models:
+        if model is not None:
+            layers += model.modules() if isinstance(model, torch.nn.Module) else model.sublayers(include_self=True)
     modes = [(layer, layer.training) for layer in layers]
     state = paddle.get_rng_state()
     try:
@@ -657,7 +656,3 @@ def _as_they_were(*models: Any) -> Iterator[None]:
         for layer, training in modes:
             layer.training = training
         paddle.set_rng_state(state)
-
-
-def _all_layers(model: Any) -> list[Any]:
-    return list(model.modules()) if isinstance(model, torch.nn.Module) else model.sublayers(include_self=True)
