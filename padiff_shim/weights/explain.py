@@ -74,17 +74,12 @@ def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
         if mapping.src == "torch"
         else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
     )
-    free = {_place(weight.name): weight for weight in mapping.left[1]}
+    free = {tree.place_of(weight.name): weight for weight in mapping.left[1]}
     for weight in mapping.left[0]:
-        layer, what = _place(weight.name)
+        layer, what = tree.place_of(weight.name)
         other = free.get((layers.get(layer, ""), what)) if layer in layers else None
         if other is not None:
             yield weight, other
-
-
-def _place(name: str) -> tuple[str, str]:
-    """(layer, role) of a weight."""
-    return tree.parent(name), tree.role(tree.last_name(name))
 
 
 def _shown(weight: Weight, side: WeightSide) -> str:

@@ -312,46 +312,35 @@ def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide
     return pairs
 
 
-class Changes:
-    """Pairs weights that found no partner, if a rule changes one into the other.
+def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[SlotPair]:
+    """Pairs of weights that found no partner, where a rule makes the shape of exactly one target.
 
-    Args:
-        rules: the rules.
-        src, dst: the source's side and the target's.
+    Among several the one of the same name or layer is taken; ``layers``: which layers belong together.
     """
 
-    def __init__(self, rules: Rules, src: WeightSide, dst: WeightSide) -> None:
-        self._rules, self._src, self._dst = rules, src, dst
-
-    def pairs(self, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[SlotPair]:
-        """The pairs where a rule makes the shape of exactly one target; among several the one of the same name or layer."""
-        pairs = []
-        for slot in sources:
-            fitting = [target for target in targets if self._fits(slot, target)]
-            near = [target for target in fitting if self._is_near(slot, target, layers)] or fitting
-            if len(near) == 1:
-                targets.remove(near[0])
-                pairs.append(SlotPair.of(self._src.framework, slot, near[0]))
-        return pairs
-
-    def _fits(self, source: Slot, target: Slot) -> bool:
-        """Whether a rule gives a target its shape."""
-        assert source.weight
-        assert target.weight
-        pair = SlotPair.of(self._src.framework, source, target)
-        change = self._rules.changing(name_of(pair.torch), name_of(pair.paddle))
+    def fits(source: Slot, target: Slot) -> bool:
+        pair = SlotPair.of(src.framework, source, target)
+        change = rules.changing(name_of(pair.torch), name_of(pair.paddle))
         if not callable(change):
             return False
         try:
-            made = change(view(self._src.tensors[source.weight.name]).clone())
+            made = change(view(src.tensors[name_of(source)]).clone())
         except Exception:  # it may be meant for other weights that its pattern covers
             return False
-        return tuple(getattr(made, "shape", ())) == target.weight.shape
+        return target.weight is not None and tuple(getattr(made, "shape", ())) == target.weight.shape
 
-    def _is_near(self, source: Slot, target: Slot, layers: Dict[str, str]) -> bool:
-        pair = SlotPair.of(self._src.framework, source, target)
-        torch_name, paddle_name = name_of(pair.torch), name_of(pair.paddle)
-        in_layers = layers.get(tree.parent(torch_name)) == tree.parent(paddle_name) and tree.role(
-            tree.last_name(torch_name)
-        ) == tree.role(tree.last_name(paddle_name))
-        return in_layers or tree.words_of(torch_name) == tree.words_of(paddle_name)
+    def is_near(source: Slot, target: Slot) -> bool:
+        pair = SlotPair.of(src.framework, source, target)
+        names = name_of(pair.torch), name_of(pair.paddle)
+        (torch_layer, torch_role), (paddle_layer, paddle_role) = map(tree.place_of, names)
+        in_layers = layers.get(torch_layer) == paddle_layer and torch_role == paddle_role
+        return in_layers or tree.words_of(names[0]) == tree.words_of(names[1])
+
+    pairs = []
+    for slot in sources:
+        fitting = [target for target in targets if fits(slot, target)]
+        near = [target for target in fitting if is_near(slot, target)] or fitting
+        if len(near) == 1:
+            targets.remove(near[0])
+            pairs.append(SlotPair.of(src.framework, slot, near[0]))
+    return pairs

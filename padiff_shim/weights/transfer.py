@@ -13,7 +13,7 @@ from ..errors import ArgumentError, TransferError
 from ..text import joined, many, tr
 from . import explain, pairing
 from .descriptions import Description, authors, by_description, described_by, speaks
-from .explicit import Changes, Used, by_equal_names, by_parts, by_use, pinned, reordered_pairs
+from .explicit import Used, by_changes, by_equal_names, by_parts, by_use, pinned, reordered_pairs
 from .layer_matching import Correspondence, Matcher
 from .mapping import Mapping, Pair, moves
 from .pairing import SQUARE, Choice, SlotPair, name_of, stacked
@@ -273,8 +273,7 @@ class _Draft:
             free[side.framework] = [slot for slot in slots if slot.weight and slot.weight.name not in paired]
         layers = {torch_node.path: paddle_node.path for torch_node, paddle_node in matcher.scopes}
         layers |= {unit.torch.path: unit.paddle.path for unit in matcher.units}
-        changes = Changes(self.rules, self.source, self.target)
-        matcher.slots += changes.pairs(free[self.source.framework], free[self.target.framework], layers)
+        matcher.slots += by_changes(self.rules, self.source, free[self.source.framework], free[self.target.framework], layers)
 
     def _left(self, pairs: Iterable[Pair | SlotPair], side: WeightSide) -> list[Weight]:
         return _left(self.weights[side.framework], pairs, side.framework, self.out)

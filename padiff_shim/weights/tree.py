@@ -149,11 +149,6 @@ def own_layout(slot: Slot, value: torch.Tensor) -> torch.Tensor:
     return value.mT if slot.layout == TRANSPOSED else value.reshape(slot.weight.shape) if slot.layout == FLAT else value
 
 
-def is_whole(slot: Slot) -> bool:
-    """Whether a slot holds all of its weight."""
-    return slot.weight is None or math.prod(slot.shape) == math.prod(slot.weight.shape)
-
-
 def in_words(slot: Slot) -> str:
     """The part of a weight that a slot is, in words; "" for the whole weight."""
     parts, groups = [], 0
@@ -248,7 +243,7 @@ class Slot(NamedTuple):
     @property
     def whole(self) -> bool:
         """Whether it holds all of its weight."""
-        return is_whole(self)
+        return self.weight is None or self.size == self.weight.size
 
     def as_linear(self) -> Slot:
         """A matrix of a state dict as that of a Linear; anything else as it is."""
@@ -343,13 +338,15 @@ class LayerNode:
                 yield from child.all_slots()
 
     @property
+    @remembered
     def is_unit(self) -> bool:
         """Whether no layer below it holds a weight."""
-        return _is_unit(self)
+        return not any(child.has_weights for child in self.children)
 
     @property
+    @remembered
     def has_weights(self) -> bool:
-        return _has_weights(self)
+        return not self.taken and (bool(self.slots) or not self.is_unit)
 
     def parts(self) -> list[LayerNode]:
         """Its parts: its own weights as one unit, and the layers directly below that hold weights."""
@@ -357,16 +354,6 @@ class LayerNode:
             return [self]
         own = [LayerNode(self.path, self.type, "", self.slots, virtual=True, place=self.place)] if self.slots else []
         return own + [child for child in self.children if child.has_weights]
-
-
-@remembered
-def _has_weights(node: LayerNode) -> bool:
-    return not node.taken and (bool(node.slots) or any(map(_has_weights, node.children)))
-
-
-@remembered
-def _is_unit(node: LayerNode) -> bool:
-    return not any(map(_has_weights, node.children))
 
 
 @dataclass(eq=False)
@@ -513,6 +500,11 @@ def plain(name: str) -> tuple[str, ...]:
 
 # Roles of weights at the end of a name; a matrix needs none.
 _LETTERS = {"b": "bias", "beta": "bias", "g": "weight", "gamma": "weight", "scale": "weight", "kernel": "weight"}
+
+
+def place_of(name: str) -> tuple[str, str]:
+    """(layer, role) of a weight."""
+    return parent(name), role(last_name(name))
 
 
 def starred(name: str) -> str:
