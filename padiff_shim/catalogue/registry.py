@@ -13,7 +13,7 @@ from typing import Any
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
 from ..language import tr
-from ..table.op import AUTOCAST, Entry, Op
+from ..table.op import AUTOCAST, Op
 
 
 @functools.cache
@@ -24,28 +24,8 @@ def families() -> dict[str, tuple[str, ...]]:
 
 @functools.cache
 def ops() -> dict[str, Op]:
-    """All declared ops by name.
-
-    Raises:
-        ValueError: two ops have one name or one entry point, or an op is bound to another name than its own.
-    """
-    by_name: dict[str, Op] = {}
-    claimed: dict[tuple[str, Any], tuple[str, Entry]] = {}
-    for op in (op for declared in _declared().values() for op in declared):
-        if op.name in by_name:
-            raise ValueError(f"op {op.name!r} is declared twice (ops are not imported from other families)")
-        by_name[op.name] = op
-        for entry in op.entries:
-            for value in (None,) if entry.when is None else entry.when[1]:
-                other, door = claimed.get((entry.target, None)) or claimed.setdefault((entry.target, value), (op.name, entry))
-                if other != op.name and not _replaces(door, entry):
-                    raise ValueError(f"{entry.target} is claimed by {other!r} and by {op.name!r}")
-    return by_name
-
-
-def _replaces(door: Entry, other: Entry) -> bool:
-    """Whether no Paddle version has both entry points: one ends where the other begins."""
-    return any(before.until is not None and before.until == after.since for before, after in ((door, other), (other, door)))
+    """All declared ops by name."""
+    return {op.name: op for declared in _declared().values() for op in declared}
 
 
 INITIAL_WEIGHTS = "initial_weights"  # in definitions=: those of layers without an initializer

@@ -209,3 +209,19 @@ def test_spellings_are_learnt_and_their_values_are_not():
                 bind(args, kwargs)
             assert caught.value.why is why, name
         assert plain((7,), {}) == plain((), {"x": 7}) == (7,)
+
+
+def test_no_op_and_no_entry_point_is_declared_twice():
+    """Of two ops one may have an entry point in Paddle's versions before the other, or for other values of an argument."""
+    names = [name for names in registry.families().values() for name in names]
+    assert len(names) == len(set(names))
+    claimed = {}
+    for name, declared in registry.ops().items():
+        for entry in declared.entries:
+            for value in (None,) if entry.when is None else entry.when[1]:
+                for claim in (None, value):
+                    other, door = claimed.get((entry.target, claim), (name, entry))
+                    ways = ((door, entry), (entry, door))
+                    follow = any(before.until is not None and before.until == after.since for before, after in ways)
+                    assert other == name or follow, entry.target
+                claimed.setdefault((entry.target, value), (name, entry))
