@@ -162,7 +162,7 @@ class _Book:
                             versions=data["environment"],
                         )
                     )
-                report = OpReport.read(data["report"])
+                report = OpReport(**data["report"])
             except (ValueError, TypeError, KeyError):
                 continue  # the line that was being written when the process ended
             self.reports[report.name] = report
@@ -186,7 +186,7 @@ class _Book:
         line = {
             "environment": environment,
             "seconds": self.seconds + time.monotonic() - self._started,
-            "report": report.to_dict(),
+            "report": asdict(report),
         }
         with self.path.open("a", encoding="utf-8") as out:
             out.write(json.dumps(line, ensure_ascii=False) + "\n")

@@ -52,11 +52,6 @@ class Domain:
         """Every number."""
         return self.low == -math.inf
 
-    @property
-    def positive(self) -> bool:
-        """Zero may be a pole."""
-        return self.low >= 0
-
     def holds(self, factor: float) -> bool:
         """Its values may be multiplied by this."""
         return self.high == math.inf if factor > 1 else self.low <= 0

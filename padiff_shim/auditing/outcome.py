@@ -98,7 +98,7 @@ class Audit(Presented):
             "known_differences": self.known,
             "defects": [{**asdict(defect), "gone": defect.gone, "new": defect.new} for defect in self.defects],
             "ops": [
-                {name: value for name, value in report.to_dict().items() if name != "records"} for report in self.reports.values()
+                {name: value for name, value in asdict(report).items() if name != "records"} for report in self.reports.values()
             ],
         }
 

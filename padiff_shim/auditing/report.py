@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..text import logged
@@ -74,15 +74,6 @@ class OpReport:
         alike = at_once and bool(self.deaths) and self.deaths[-1]["how"] == how
         self.row = self.row + 1 if alike else 1
         self.deaths.append({"case": case, "how": how, "script": "", "alone": ""})
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready data, which :meth:`read` takes."""
-        return asdict(self)
-
-    @classmethod
-    def read(cls, data: Mapping[str, Any]) -> OpReport:
-        """What :meth:`to_dict` gave."""
-        return cls(**data)
 
 
 CRASH, WRONG, RANGE, TREATMENT, ACCURACY, UNJUDGED = "crash", "wrong", "range", "treatment", "accuracy", "unjudged"

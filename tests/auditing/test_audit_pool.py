@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def test_an_op_whose_calls_all_end_the_process_is_given_up_and_what_is_left_is_s
         "the row begins behind a call that ended"
     )
     assert [*doomed.untried.values()] == [4]
-    assert OpReport.read(doomed.to_dict()) == doomed
+    assert OpReport(**json.loads(json.dumps(asdict(doomed)))) == doomed
     assert reports["a"].judged == 3
 
 
@@ -118,7 +119,7 @@ def test_what_was_done_before_a_ctrl_c_is_kept_and_gone_on_with(tmp_path):
 
 
 def test_another_version_does_not_go_on_with_an_audit(tmp_path):
-    line = {"environment": {"paddle": "1"}, "seconds": 1, "report": OpReport("a").to_dict()}
+    line = {"environment": {"paddle": "1"}, "seconds": 1, "report": asdict(OpReport("a"))}
     (tmp_path / auditing.LINES).write_text(json.dumps(line) + "\n")
     done = audited(tmp_path, "a,b", "resume")
     assert "holds an audit of {'paddle': '1'}" in done.stderr
