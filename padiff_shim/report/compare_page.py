@@ -29,12 +29,12 @@ from .compare import advice, brief, headline, status, ties
 from .source import Compared
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
-_MEASURED = ("type", "index", "call", "step", "reason", "stats", "born")
+_COUNTED = ("index", "call", "step")
+_MEASURED = ("type", *_COUNTED, "reason", "stats", "born")
 _OUTCOME = ("verdict", "side", "hypothesis", "alternatives", "modifiers", "quirk", "muted")
 _NOT_KIND = frozenset(_MEASURED + _OUTCOME)
 _USUAL = (Verdict.EQUAL, Verdict.ROUNDING)
 _USUAL_SHARE = 10  # the picture keeps at least 1 in so many for the usual records, however many others there are
-_FIGURES = frozenset({float, int, type(None)})  # types of figures that need no second look before they are written
 _SEED = 20240229  # the same records give the same page
 
 
@@ -152,14 +152,21 @@ def _finding(finding: LineFinding) -> dict[str, Any]:
     )
 
 
-def columns(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
-    """``kinds``, ``outcomes`` and ``reasons`` once each, and everything else by column; ``rows``: positions in the run, records."""
+def columns(rows: list[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
+    """``kinds``, ``outcomes`` and ``reasons`` once each, and everything else by column.
+
+    ``rows``: positions in the run and records. They are used up: a record that was looked at is a large table.
+    """
+    count = len(rows)
     kinds, outcomes, reasons = Interned(), Interned(), Interned()
-    table: dict[str, list[Any]] = {"position": [position for position, _ in rows]}
-    table |= {name: [plain(record.get(name)) for _, record in rows] for name in ("index", "call", "step")}
-    table |= {"kind": [], "outcome": [], "reason": []}
-    figures: defaultdict[tuple[str, str], list[Any]] = defaultdict(lambda: [None] * len(rows))
-    for place, (_, record) in enumerate(rows):
+    table: dict[str, list[Any]] = {name: [] for name in ("position", *_COUNTED, "kind", "outcome", "reason")}
+    figures: defaultdict[tuple[str, str], list[Any]] = defaultdict(lambda: [None] * count)
+    rows.reverse()
+    for place in range(count):
+        position, record = rows.pop()
+        table["position"].append(position)
+        for name in _COUNTED:
+            table[name].append(plain(record.get(name)))
         outcome = {name: record.get(name) for name in _OUTCOME}
         outcome["verdict"], outcome["side"] = str(Verdict(record["verdict"])), str(record.get("side") or "none")
         table["kind"].append(kinds.add({name: value for name, value in record.items() if name not in _NOT_KIND}))
@@ -168,14 +175,14 @@ def columns(rows: Sequence[tuple[int, Mapping[str, Any]]]) -> dict[str, Any]:
         table["reason"].append(reasons.add("; ".join(filter(None, texts))))
         for name, value in (record.get("stats") or {}).items():
             for key, figure in value.items() if type(value) is dict else (("", value),):
-                figures[name, key][place] = figure if type(figure) in _FIGURES else plain(figure)
+                figures[name, key][place] = figure
     return {
-        "rows": len(rows),
+        "rows": count,
         "kinds": [{**kind, "site": str(code_line(kind.get("site") or ""))} for kind in kinds.values],
         "outcomes": outcomes.values,
         "reasons": reasons.values,
         "table": {name: column(values) for name, values in table.items()},
-        "figures": {_text(".".join(filter(None, path))): measured(figures[path]) for path in sorted(figures)},
+        "figures": {_text(".".join(filter(None, path))): plain(column(figures[path])) for path in sorted(figures)},
     }
 
 
@@ -183,25 +190,6 @@ def column(values: Sequence[Any]) -> Any:
     """A column as a list, or ``{"all": value}`` if it has one value only."""
     first = values[0] if values else None
     return {"all": first} if all(type(value) is type(first) and value == first for value in values) else list(values)
-
-
-class WrittenJson(str):
-    """JSON that is written already: a column of floats is a page's largest part, and one formatting writes all of them."""
-
-    __slots__ = ()
-
-
-def measured(values: Sequence[Any]) -> Any:
-    """A column of figures, floats with six significant digits."""
-    packed = column(values)
-    if type(packed) is dict:
-        return plain(packed)
-    floats = tuple([value for value in values if type(value) is float])
-    text = "%.6g " * len(floats) % floats
-    if len(floats) + values.count(None) < len(values) or "n" in text:  # something else, or a NaN or an infinity
-        return plain(packed)
-    texts = iter(text.split())
-    return WrittenJson("[" + ",".join(["null" if value is None else next(texts) for value in values]) + "]")
 
 
 def pack(
@@ -226,6 +214,7 @@ def pack(
             serious.offer(verdict.severity, position, record)
     rows = serious.first(limit - min(len(usual), limit // _USUAL_SHARE))
     rows = sorted([*rows, *usual.first(limit - len(rows))], key=itemgetter(0))
+    del serious, usual
     return {
         "headline": fitting([headline(known, coverage), *brief(known, coverage)]),
         "status": status(known),
@@ -260,16 +249,8 @@ def json_block(value: Any) -> str:
     ASCII only, and without ``<``, ``>`` and ``&``: no string in it can end the element or open a comment (the states of the
     HTML parser in script data are left by ``</script`` and ``<!--`` alone: HTML standard, section 13.2.5.4).
     """
-    text = _json(value)
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _json(value: Any) -> str:
-    if isinstance(value, WrittenJson):
-        return value
-    if type(value) is dict:
-        return "{" + ",".join(f"{json.dumps(name)}:{_json(item)}" for name, item in value.items()) + "}"
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def _read(coverage: Mapping[str, Any]) -> dict[str, Any]:
