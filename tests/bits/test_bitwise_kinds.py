@@ -149,11 +149,26 @@ HOLDING = PORT.replace(
 )
 
 
+class Making(Net):
+    def forward(self, x):
+        angles = torch.outer(torch.arange(33).float(), 1 / 10000 ** (torch.arange(24) / 24))
+        return (x + self.down(torch.nn.functional.silu(self.up(x)))) * torch.cos(angles)
+
+
+WIDER = HOLDING.replace('"float32"', '"float64"').replace("paddle.cos(angles)", 'paddle.cos(angles).astype("float32")')
+
+
 @pytest.mark.parametrize(
-    "read", ["self.cosines[:33]", "self.cosines[paddle.arange(33)]", "F.embedding(paddle.arange(33), self.cosines)"]
+    ("read", "original", "port"),
+    [
+        ("self.cosines[:33]", Holding, HOLDING),
+        ("self.cosines[paddle.arange(33)]", Holding, HOLDING),
+        ("F.embedding(paddle.arange(33), self.cosines)", Holding, HOLDING),
+        ("self.cosines[:33]", Making, WIDER),
+    ],
 )
-def test_a_table_that_was_there_before_the_run(tmp_path, read):
-    answer, _ = ask(tmp_path, f"return (x + self.down(F.silu(self.up(x)))) * {read}", Holding, HOLDING)
+def test_a_table_that_was_there_before_the_run(tmp_path, read, original, port):
+    answer, _ = ask(tmp_path, f"return (x + self.down(F.silu(self.up(x)))) * {read}", original, port)
     (origin,) = answer.origins
     assert origin.cause == NUMBERS
     assert origin.change

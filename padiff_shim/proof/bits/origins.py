@@ -144,9 +144,9 @@ class Partners:
             for candidate in by_class.get(partner, ()):
                 if _are_of_one_kind(candidate, value):
                     tensors = (candidate.tensor, partner.tensor, wide_value.tensor, value.tensor)
-                    arranged = _arranged(*(tensor.detach() for tensor in tensors))
-                    if arranged is not None:
-                        self.of_port[value], self.wanted[value] = candidate, arranged
+                    laid = arranged(*(tensor.detach() for tensor in tensors))
+                    if laid is not None:
+                        self.of_port[value], self.wanted[value] = candidate, laid
                         break
         self.of_original = {partner: value for value, partner in reversed(self.of_port.items())}
 
@@ -257,16 +257,16 @@ def _are_of_one_kind(value: Value, other: Value) -> bool:
     return value.count == other.count and value.tensor.dtype == other.tensor.dtype and backward[0] is backward[1]
 
 
-def _arranged(
-    source: torch.Tensor, wide_source: torch.Tensor, wide_target: torch.Tensor, target: torch.Tensor
+def arranged(
+    source: torch.Tensor, wide_source: torch.Tensor, wide_target: torch.Tensor, target: torch.Tensor, apart: float = _NEAR
 ) -> torch.Tensor | None:
-    """The original's value in the order of the port's; None if no order of axes makes them one."""
+    """The original's value in the order of the port's; None if no order of axes makes them one, up to a part of the largest."""
     if source.shape != wide_source.shape or target.shape != wide_target.shape:
         return None
     largest = float(wide_source.abs().nan_to_num(0.0, 0.0, 0.0).max()) if wide_source.numel() else 0.0
 
     def near(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-        return bool(torch.allclose(tensor.double(), other.double(), 0.0, _NEAR * largest, equal_nan=True))
+        return bool(torch.allclose(tensor.double(), other.double(), 0.0, apart * largest, equal_nan=True))
 
     flat = wide_target.reshape(-1)
     if near(wide_source.reshape(-1), flat):

@@ -326,7 +326,7 @@ class OriginSearch:
 
     def _ordered(self, origin: Origin) -> AnyChange | None:
         """Other tables, or another order of calls, or of the sums of their gradients, that mend an origin."""
-        table = table_change(set().union(*origin.times), self.followed.recorder, self.places, self._port.tables)
+        table = table_change(origin.groups, self.followed.recorder, self.places, self._port.tables)
         if table is not None and self._mends(table, origin):
             return table
         order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
