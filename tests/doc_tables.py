@@ -187,12 +187,13 @@ def defect_row(defect):
 
 
 def formulations_page(*, measured=True):
-    declared = list(formulations().values())
-    differing = [formulation for formulation in declared if not formulation.equal]
+    from bits.equal_spellings import EQUAL
+
+    differing = list(formulations().values())
     yield _FORMULATIONS.format(
         differing=len(differing),
         spellings=sum(len(formulation.spellings) for formulation in differing),
-        equal=len(declared) - len(differing),
+        equal=len(EQUAL),
         search=_SEARCH,
         machine=f", one thread, on {machine()}" if measured else "",
     )
@@ -200,8 +201,7 @@ def formulations_page(*, measured=True):
     for cause, title in CAUSES.items():
         members = [formulation for formulation in differing if formulation.cause == cause]
         yield f"## {title}\n\n" + rows(head, [row for member in members for row in formulation_rows(member, measured)])
-    equal = [formulation for formulation in declared if formulation.equal]
-    yield _EQUAL + "\n" + rows(("", "written", "or", "why"), map(equal_row, equal))
+    yield _EQUAL + "\n" + rows(("", "written", "or", "why"), map(equal_row, EQUAL))
 
 
 def equal_row(formulation):

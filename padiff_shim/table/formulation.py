@@ -110,7 +110,6 @@ class Formulation:
             seen on one machine; no test demands it, and on other machines other dtypes may differ.
         why: one sentence.
         seen: where it was found: files of public libraries, or public threads.
-        equal: the spellings are equal bit for bit, although people expect a difference.
     """
 
     name: str
@@ -122,7 +121,6 @@ class Formulation:
     seen: str = ""
     differs: Mapping[str, str] = field(default_factory=dict)
     may_differ: Mapping[str, str] = field(default_factory=dict)
-    equal: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -132,7 +130,7 @@ class Formulation:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes in which it is tried."""
-        return (*self.differs, *(dtype for dtype in self.may_differ if dtype not in self.differs), *self.equal)
+        return (*self.differs, *(dtype for dtype in self.may_differ if dtype not in self.differs))
 
 
 def declaring(cause: str) -> Callable[..., Formulation]:

@@ -230,39 +230,4 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the gradients of three readers are added in another order",
         seen="auxiliary losses of a router: PaddleFormers nn/moe_deepep/moe_loss.py",
     ),
-    declare(
-        name="order of two readers",
-        operands="x u v",
-        spellings=(
-            Spelling("a = x * u\nb = x * v\na, b"),
-            Spelling("b = x * v\na = x * u\na, b"),
-        ),
-        equal=("float32", "bfloat16"),
-        why="two gradients have one sum, whichever comes first",
-    ),
-    declare(
-        name="split or slices",
-        operands="x",
-        spellings=(
-            Spelling(
-                "a, b, c = x.split(3, -1)\na * b + c",
-                "a, b, c = x.tensor_split(3, -1)\na.contiguous() * b.contiguous() + c.contiguous()",
-            ),
-            Spelling("n = x.shape[-1] // 3\nx[:, :n] * x[:, n : 2 * n] + x[:, 2 * n :]"),
-        ),
-        samples=(Sample((33, 57)), Sample((5, 9))),
-        equal=("float32", "bfloat16"),
-        why="the parts of a gradient are put side by side, and added to zeros at most",
-    ),
-    declare(
-        name="broadcast scale, expanded before the product",
-        operands="x w",
-        spellings=(
-            Spelling("x * w"),
-            Spelling("x * w.expand(x.shape)"),
-        ),
-        samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
-        equal=("float32", "bfloat16"),
-        why="the backward sums over the same rows",
-    ),
 )

@@ -338,46 +338,4 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="a division, a product with a reciprocal root, and a norm with a lower limit round otherwise",
         seen="paddlenlp transformers/clap/modeling.py: F.normalize and x / x.norm()",
     ),
-    declare(
-        name="cross entropy and its parts",
-        operands="x t",
-        spellings=(
-            Spelling("F.cross_entropy(x, t)"),
-            Spelling("F.nll_loss(F.log_softmax(x, -1), t)"),
-        ),
-        samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
-        equal=("float32", "bfloat16"),
-        why="cross entropy is defined as these two calls",
-    ),
-    declare(
-        name="cosine of two vectors",
-        operands="x y",
-        spellings=(
-            Spelling("F.cosine_similarity(x, y, axis=-1)"),
-            Spelling("(F.normalize(x, axis=-1) * F.normalize(y, axis=-1)).sum(-1)"),
-        ),
-        equal=("float32", "bfloat16"),
-        why="the one call divides both vectors first, as well",
-    ),
-    declare(
-        name="square of a ReLU",
-        operands="x",
-        spellings=(
-            Spelling("F.relu(x).square()"),
-            Spelling("F.relu(x) * F.relu(x)"),
-        ),
-        equal=("float32", "bfloat16"),
-        why="both backwards are 2 * x * g of the same numbers",
-    ),
-    declare(
-        name="SwiGLU in one call",
-        operands="x y",
-        spellings=(
-            Spelling("F.swiglu(x, y)", "F.silu(x) * y"),
-            Spelling("F.silu(x) * y"),
-        ),
-        equal=("float32", "bfloat16"),
-        why="Paddle's call rounds silu before the product, as two calls do",
-        seen="PaddleFormers nn/mlp.py (paddle.incubate.nn.functional.swiglu)",
-    ),
 )

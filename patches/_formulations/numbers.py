@@ -160,22 +160,4 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the loss in one call weights the log-probabilities of all classes otherwise",
         seen="paddlenlp transformers/glm/modeling.py:866",
     ),
-    declare(
-        name="what fills masked places",
-        operands="x",
-        spellings=(
-            Spelling(
-                'm = paddle.triu(paddle.ones([33, 33], "bool"), 1)\n'
-                'F.softmax(paddle.where(m, paddle.full_like(x, -float("inf")), x), -1)'
-            ),
-            Spelling(
-                'm = paddle.triu(paddle.ones([33, 33], "bool"), 1)\n'
-                "F.softmax(paddle.where(m, paddle.full_like(x, -10000.0), x), -1)"
-            ),
-        ),
-        samples=(Sample((4, 33, 33)), Sample((2, 33, 33))),
-        equal=("float32", "bfloat16"),
-        why="the exponential of both is 0, if scores are of ordinary size",
-        seen="transformers' finfo.min, paddlenlp's -1e4",
-    ),
 )

@@ -249,27 +249,4 @@ FORMULATIONS: tuple[Formulation, ...] = (
         why="the parts are rounded before they are added",
         seen="chunked cross entropy: PaddleFormers nn/criterion/loss_utils.py",
     ),
-    declare(
-        name="loss scaled by a power of two",
-        operands="x w",
-        spellings=(
-            Spelling("paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]"),
-            Spelling("paddle.grad((paddle.matmul(x, w) ** 2).mean() * 1024.0, w)[0] * (1 / 1024.0)"),
-        ),
-        samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
-        equal=("float32", "bfloat16"),
-        why="a power of two moves exponents and rounds nothing, as long as nothing overflows or underflows",
-        seen="paddle.amp.GradScaler",
-    ),
-    declare(
-        name="step with the sign in the number",
-        operands="w u lr",
-        spellings=(
-            Spelling("w - lr * u"),
-            Spelling("w + (-lr) * u"),
-        ),
-        samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
-        equal=("float32", "bfloat16"),
-        why="a sign rounds nothing",
-    ),
 )

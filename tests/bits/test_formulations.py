@@ -4,6 +4,7 @@ import importlib
 
 import numpy as np
 import pytest
+from equal_spellings import EQUAL
 from spelled import apart, in_torch, on_paddle, ran, which_differ, widened
 
 from padiff_shim.catalogue.formulations import formulations
@@ -14,7 +15,8 @@ from padiff_shim.table.samples import Ints, Sample
 
 pytestmark = pytest.mark.bitexact
 
-EVERY = pytest.mark.parametrize("formulation", formulations().values(), ids=formulations().keys())
+DECLARED = [*formulations().values(), *EQUAL]
+EVERY = pytest.mark.parametrize("formulation", DECLARED, ids=[formulation.name for formulation in DECLARED])
 DTYPES = ("float32", "bfloat16")
 CLOSE = 1e-11  # of the largest element, in float64
 
@@ -68,19 +70,20 @@ def test_bits_differ_as_declared(formulation):
 
 def test_all_causes_are_there():
     declared = formulations().values()
+    assert all(formulation.why and not formulation.dtypes for formulation in EQUAL)
     assert {formulation.cause for formulation in declared} == set(CAUSES)
-    assert sum(1 for formulation in declared if not formulation.equal) >= 45
-    assert all(formulation.why and (formulation.seen or formulation.equal) for formulation in declared)
+    assert len(declared) >= 45
+    assert all(formulation.why and formulation.seen for formulation in declared)
     assert all(set(formulation.dtypes) <= set(DTYPES) for formulation in declared)
 
 
 @EVERY
 def test_a_declaration_does_not_contradict_itself(formulation):
     declared = importlib.import_module(f"padiff_shim.patches._formulations.{formulation.cause}").FORMULATIONS
-    assert formulation in declared
+    assert formulation in (*declared, *EQUAL)
     assert len(formulation.spellings) > 1
     assert all(len(sample.operands) == len(formulation.names) for sample in formulation.samples)
-    assert bool(formulation.equal) != bool(formulation.differs or formulation.may_differ)
+    assert bool(formulation.dtypes) is (formulation not in EQUAL)
 
 
 def test_a_spelling_is_a_function_of_its_operands():
@@ -121,7 +124,7 @@ def test_forward_and_gradient_are_told_apart():
 
 def test_labels_have_no_gradient():
     spellings = (Spelling("x + t", "x + t"), Spelling("t + x", "t + x"))
-    loss = Formulation("a loss", FUSED, "x t", spellings, (Sample((4, 3), Ints((4,), 0, 3)),), "why", equal=DTYPES)
+    loss = Formulation("a loss", FUSED, "x t", spellings, (Sample((4, 3), Ints((4,), 0, 3)),), "why")
     bits = on_paddle("F.cross_entropy(x, t)", drawn(loss), "float32")
     assert list(bits.gradients) == ["x"]
     assert bits.gradients["x"].shape == (4, 3)

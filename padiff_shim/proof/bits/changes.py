@@ -128,7 +128,7 @@ def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, update
 
     ``updates``: the calls are an optimizer's.
     """
-    among = [each for each in formulations().values() if not each.equal and (updates or each.cause != TRAINING)]
+    among = [each for each in formulations().values() if updates or each.cause != TRAINING]
     makers = _makers(calls)
     matched = match(calls, among)
     known = {(candidate.formulation.name, candidate.spelling, candidate.results) for candidate in matched}
