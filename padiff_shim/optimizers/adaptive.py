@@ -18,7 +18,6 @@ from torch.optim import radam as _radam
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from .lists import Core
 from .update import Batch, Item, mu_products, multiply, numbers, powers, single, update
 
 
@@ -73,18 +72,14 @@ def _done(b: Batch, beta1: float, beta2: float) -> list[int]:
     return _each(both, lambda key: _of_both(*_exponent(beta1, *key[0]), *_exponent(beta2, *key[1])))
 
 
-@Core
-def _adam_core(b: Batch, done: Sequence[int], lr: float, decay: float, decoupled: bool, *, foreach: bool | None) -> None:
+def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
+    done = [power - 1 for power in _done(b, b.beta1, b.beta2)]
     step = _adamw.adamw if decoupled else _adam.adam  # in Torch 2.4 to 2.6 each has a function of its own
     step(
         b.param, b.grad, b.moment1, b.moment2, b.moment2_max if b.amsgrad else [], _counts(b, done),
         amsgrad=bool(b.amsgrad), beta1=b.beta1, beta2=b.beta2, lr=lr, weight_decay=decay, eps=b.epsilon, maximize=False,
-        foreach=foreach,
+        foreach=b.foreach,
     )  # fmt: skip
-
-
-def _with_adam(b: Batch, lr: float, decay: float, *, decoupled: bool) -> None:
-    _adam_core(b, [power - 1 for power in _done(b, b.beta1, b.beta2)], lr, decay, decoupled)
     multiply(b.flat("beta1_pow"), b.beta1)
     multiply(b.flat("beta2_pow"), b.beta2)
 
@@ -127,14 +122,6 @@ def _adamax_of_paddle(b: Batch) -> None:
         param.addcdiv_(moment, norm, value=-b.lr / (1 - power))
 
 
-@Core
-def _adamax_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    _adamax.adamax(
-        b.param, b.grad, b.moment, b.norm, _counts(b, done),
-        eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, foreach=foreach,
-    )  # fmt: skip
-
-
 @update(
     "adamax_",
     "Adamax",
@@ -147,7 +134,11 @@ def _adamax_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None
 )
 def adamax(b: Batch) -> None:
     """Torch's definition."""
-    _adamax_core(b, [step - 1 for step, _ in _exponents(b, b.beta1, "beta1_pow")])
+    done = [step - 1 for step, _ in _exponents(b, b.beta1, "beta1_pow")]
+    _adamax.adamax(
+        b.param, b.grad, b.moment, b.norm, _counts(b, done),
+        eps=b.epsilon, beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, foreach=b.foreach,
+    )  # fmt: skip
 
 
 _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
@@ -179,16 +170,6 @@ def _remember_where_powers_end(b: Batch, done: Sequence[int]) -> None:
     for item, steps, (_, ended) in zip(b.items, done, _exponents(b, single(b.beta2), "beta2_pow")):
         item.left = _averages(item) if ended else None
         item.count = torch.tensor(steps + 1.0) if ended else None
-
-
-@Core
-def _nadam_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    products = mu_products(b.beta1, b.momentum_decay)
-    _nadam.nadam(
-        b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
-        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
-        foreach=foreach,
-    )  # fmt: skip
 
 
 def _nadam_of_paddle(b: Batch) -> None:
@@ -242,17 +223,14 @@ def _go_on_as_nadam(b: Batch) -> None:
 def nadam(b: Batch) -> None:
     """Torch's products are made again; Paddle's go on as its kernel would leave them."""
     done = _steps_of_nadam(b)
-    _nadam_core(b, done)
+    products = mu_products(b.beta1, b.momentum_decay)
+    _nadam.nadam(
+        b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
+        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, momentum_decay=b.momentum_decay, eps=b.epsilon,
+        foreach=b.foreach,
+    )  # fmt: skip
     _go_on_as_nadam(b)
     _remember_where_powers_end(b, done)
-
-
-@Core
-def _radam_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    _radam.radam(
-        b.param, b.grad, b.moment1, b.moment2, _counts(b, done),
-        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon, foreach=foreach,
-    )  # fmt: skip
 
 
 def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -> float:
@@ -271,7 +249,10 @@ def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -
 def radam(b: Batch) -> None:
     """Paddle keeps ``step * beta2 ** step / (1 - beta2 ** step)`` by a recursion, which goes on as its kernel would leave it."""
     beta1, beta2 = single(b.beta1), single(b.beta2)
-    _radam_core(b, _done(b, beta1, beta2))
+    _radam.radam(
+        b.param, b.grad, b.moment1, b.moment2, _counts(b, _done(b, beta1, beta2)),
+        beta1=b.beta1, beta2=b.beta2, lr=b.lr, weight_decay=b.decay, eps=b.epsilon, foreach=b.foreach,
+    )  # fmt: skip
     multiply(b.flat("beta1_pow"), beta1)
     multiply(b.flat("beta2_pow"), beta2)
     known: dict[Any, float] = {}

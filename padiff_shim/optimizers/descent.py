@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from torch.optim import sgd as _sgd
 
 from ..table import reasons
 from ..table.reasons import StayNative
-from .lists import Core
 from .update import Batch, update
 
 
@@ -27,37 +25,18 @@ def _counts(b: Batch) -> list[torch.Tensor]:
     return [item.count for item in b.items]
 
 
-def _never(b: Batch) -> list[int]:
-    """Steps done, where nothing is computed with them."""
-    return [0] * len(b.items)
-
-
-def _with_sgd(b: Batch, buffers: list[Any], momentum: float, *, nesterov: bool, foreach: bool | None) -> None:
+def _with_sgd(b: Batch, buffers: list[Any], momentum: float, *, nesterov: bool) -> None:
     _sgd.sgd(
         b.param, b.grad, buffers,
         weight_decay=b.decay, momentum=momentum, lr=b.lr, dampening=0, nesterov=nesterov, maximize=False,
-        foreach=foreach,
+        foreach=b.foreach,
     )  # fmt: skip
-
-
-@Core
-def _sgd_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    _with_sgd(b, [None] * len(b.items), 0, nesterov=False, foreach=foreach)
 
 
 @update("sgd_", "SGD", "param lr grad master multi_precision", "param master", twin="torch.optim.SGD")
 def sgd(b: Batch) -> None:
     """``param -= lr * grad``."""
-    _sgd_core(b, _never(b))
-
-
-@Core
-def _momentum_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
-    _with_sgd(b, buffers, b.mu, nesterov=b.nesterov, foreach=foreach)
-    for item, velocity, buffer in zip(b.items, b.velocity, buffers):
-        if item.fresh:
-            velocity.copy_(buffer)
+    _with_sgd(b, [None] * len(b.items), 0, nesterov=False)
 
 
 @update(
@@ -77,9 +56,13 @@ def momentum(b: Batch) -> None:
     if b.mu == 0:  # Torch keeps no buffer then
         for velocity, grad in zip(b.velocity, b.decayed()):
             velocity.copy_(grad)
-        _sgd_core(b, _never(b))
-    else:
-        _momentum_core(b, _never(b))
+        _with_sgd(b, [None] * len(b.items), 0, nesterov=False)
+        return
+    buffers = [None if item.fresh else velocity for item, velocity in zip(b.items, b.velocity)]
+    _with_sgd(b, buffers, b.mu, nesterov=b.nesterov)
+    for item, velocity, buffer in zip(b.items, b.velocity, buffers):
+        if item.fresh:
+            velocity.copy_(buffer)
 
 
 def _asgd_of_paddle(b: Batch) -> None:
@@ -126,14 +109,6 @@ def asgd(b: Batch) -> None:
         slots.fill_(size.item())
 
 
-@Core
-def _adagrad_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    _adagrad.adagrad(
-        b.param, b.grad, b.moment, _counts(b),
-        lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False, foreach=foreach,
-    )  # fmt: skip
-
-
 @update(
     "adagrad_",
     "Adagrad",
@@ -144,14 +119,9 @@ def _adagrad_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> Non
 )
 def adagrad(b: Batch) -> None:
     """``param -= lr * grad / (sqrt(sum of squares) + epsilon)``."""
-    _adagrad_core(b, _never(b))
-
-
-@Core
-def _adadelta_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    _adadelta.adadelta(
-        b.param, b.grad, b.squares, b.updates, _counts(b),
-        lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False, foreach=foreach,
+    _adagrad.adagrad(
+        b.param, b.grad, b.moment, _counts(b),
+        lr=b.lr, weight_decay=b.decay, lr_decay=0, eps=b.epsilon, maximize=False, foreach=b.foreach,
     )  # fmt: skip
 
 
@@ -164,7 +134,10 @@ def _adadelta_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> No
 )
 def adadelta(b: Batch) -> None:
     """Gradients scaled by the ratio of two averages, of squared updates and of squared gradients."""
-    _adadelta_core(b, _never(b))
+    _adadelta.adadelta(
+        b.param, b.grad, b.squares, b.updates, _counts(b),
+        lr=b.lr, rho=b.rho, eps=b.epsilon, weight_decay=b.decay, maximize=False, foreach=b.foreach,
+    )  # fmt: skip
 
 
 def _rmsprop_of_paddle(b: Batch) -> None:
@@ -180,15 +153,6 @@ def _rmsprop_of_paddle(b: Batch) -> None:
         param.sub_(moment)
 
 
-@Core
-def _rmsprop_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> None:
-    _rmsprop.rmsprop(
-        b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
-        lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
-        foreach=foreach,
-    )  # fmt: skip
-
-
 @update(
     "rmsprop_",
     "RMSProp",
@@ -201,7 +165,11 @@ def _rmsprop_core(b: Batch, done: Sequence[int], *, foreach: bool | None) -> Non
 )
 def rmsprop(b: Batch) -> None:
     """Torch's definition: its momentum stands in Paddle's accumulator."""
-    _rmsprop_core(b, _never(b))
+    _rmsprop.rmsprop(
+        b.param, b.grad, b.squares, b.mean, b.moment, _counts(b),
+        lr=b.lr, alpha=b.rho, eps=b.epsilon, weight_decay=b.decay, momentum=b.momentum, centered=b.centered,
+        foreach=b.foreach,
+    )  # fmt: skip
 
 
 @update(

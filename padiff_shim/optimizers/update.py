@@ -36,7 +36,7 @@ class Item:
     """The tensors of one parameter's update on Torch's side, over Paddle's memory, by the names of the C function's parameters.
 
     ``tensors["param"]`` is what is updated: the master weight if there is one. ``count`` is Torch's tensor that counts steps;
-    ``left`` what an update has left, where only that says whether the count still holds. ``extents``: where tensors begin and end.
+    ``left`` what an update has left, where only that says whether the count still holds.
     """
 
     def __init__(self, tensors: dict[str, Any]) -> None:
@@ -46,9 +46,6 @@ class Item:
         self.fresh = False  # no update was made with these accumulators yet
         self.count: Any = None
         self.left: Any = None
-        self.extents = [
-            (tensor.data_ptr(), tensor.data_ptr() + tensor.numel() * tensor.element_size()) for tensor in tensors.values()
-        ]
 
     def flat(self, name: str) -> Any:
         """A tensor that is filled with one number: as a flat NumPy array over its memory, or on a GPU as a flat tensor."""
@@ -91,9 +88,10 @@ class Batch:
         """The same for some of the parameters, or for others."""
         return Batch(items, self._numbers, self.lr, self.decay)
 
-    def branches(self) -> tuple[bool, ...]:
-        """Which numbers are there: what a formula asks of them."""
-        return bool(self.decay), *[bool(value) for value in self._numbers.values()]
+    @property
+    def foreach(self) -> bool | None:
+        """For Torch's functions: on a CPU one parameter after the other, on a GPU as they choose."""
+        return None if self.items[0].tensors["param"].is_cuda else False
 
     def flat(self, name: str) -> list[Any]:
         """Tensors that are filled with one number each: see `Item.flat`."""
