@@ -347,14 +347,7 @@ FEW = 8.0  # unit roundoffs
 READ_LIMIT = 1 << 21  # operand values that are read for one answer
 
 
-class Treatment(NamedTuple):
-    """The names of what was found, and whether all of it is a loss of precision."""
-
-    name: str
-    precision: bool
-
-
-def treatment(sample: Trial, own: Errors, other: Errors) -> Treatment | None:
+def treatment(sample: Trial, own: Errors, other: Errors) -> Explained | None:
     """What explains the outputs of one side that are not right; None if anything else is wrong, on either side.
 
     Every sampled output has to be right, or to have the value that a hypothesis of ``quantity.special`` gives; the rest has to be
@@ -383,7 +376,7 @@ def treatment(sample: Trial, own: Errors, other: Errors) -> Treatment | None:
     left = errors(own.y, value, (bounds[0], bounds[1], bounds[2]), sample)
     if classify(sample, left, other) is not Verdict.ROUNDING:
         return None
-    return Treatment("+".join(dict.fromkeys(h.name for h in used)), all(h.precision for h in used))
+    return Explained("+".join(dict.fromkeys(h.name for h in used)), all(h.precision for h in used), ())
 
 
 def _answer_of(sample: Trial, hypothesis: Hypothesis) -> tuple[Array, list[Array]] | None:

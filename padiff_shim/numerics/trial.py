@@ -120,14 +120,9 @@ def run(quantity: Quantity, where: tuple[Array, ...], lead: int, paddle: torch.T
         y[side] = values.reshape(-1)
     start = lead * (value.size // max(len(oracle.value), 1))
     random = slice(start if start < value.size else 0, None)
-    return _beside(quantity, staged, lead, oracle, random, y)
-
-
-def _beside(quantity: Quantity, staged: Staged, lead: int, oracle: Evaluation, random: slice, y: Array) -> Trial:
-    """Both sides' errors beside the oracle."""
     _, probable, certain = factors(quantity)
     bounds = oracle.bound(1.0).reshape(-1), oracle.bound(probable).reshape(-1), oracle.bound(certain).reshape(-1)
-    sides = _errors(y, oracle.value.reshape(-1), bounds, random, quantity.kind.format.largest)
+    sides = _errors(y, value, bounds, random, quantity.kind.format.largest)
     return Trial(quantity, staged, lead, oracle, *bounds, random, sides[0], sides[1], (probable, certain))
 
 
@@ -257,19 +252,13 @@ def _much_worse(sample: Trial, own: Errors, other: Errors) -> bool:
     return count >= 2 * FEW or (count >= FEW and own.rho_rms > 1.5 * WORSE * max(other.rho_rms, 0.05))
 
 
-def remainder(sample: Trial, own: Errors, value: Array, evaluation: Evaluation | None) -> Errors:
-    """One side's errors against what a hypothesis says that its kernel computes, in units of the bounds that hold there."""
-    bounds = sample.unit, sample.probable, sample.certain
-    if evaluation is not None:
-        there = [evaluation.bound(factor).reshape(-1) for factor in (1.0, *sample.factors)]
-        bounds = tuple(np.where(np.isfinite(new), new, old) for new, old in zip(there, bounds))  # type: ignore[assignment]
-    return errors(own.y, value, bounds, sample)
-
-
 def explained_whole(sample: Trial, own: Errors, other: Errors, value: Array, evaluation: Evaluation | None) -> bool:
     """What a hypothesis leaves of one side's errors is rounding."""
-    left = remainder(sample, own, value, evaluation)
-    return classify(sample, left, other) is Verdict.ROUNDING
+    bounds = sample.unit, sample.probable, sample.certain
+    if evaluation is not None:  # in units of the bounds that hold there
+        there = [evaluation.bound(factor).reshape(-1) for factor in (1.0, *sample.factors)]
+        bounds = tuple(np.where(np.isfinite(new), new, old) for new, old in zip(there, bounds))  # type: ignore[assignment]
+    return classify(sample, errors(own.y, value, bounds, sample), other) is Verdict.ROUNDING
 
 
 # ---- The text of a verdict: statistics, modifiers, one sentence.

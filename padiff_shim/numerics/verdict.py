@@ -262,9 +262,7 @@ def _side_verdict(sample: Trial, own: Errors, other: Errors, hypotheses: bool) -
         return Verdict.NONFINITE, None
     if own.rho_max <= GATE and own.prob <= 1:
         return Verdict.ROUNDING, None
-    explained = explain(sample, own, other) if hypotheses else None
-    if explained is None and hypotheses and (special := treatment(sample, own, other)) is not None:
-        explained = Explained(special.name, special.precision, ())
+    explained = (explain(sample, own, other) or treatment(sample, own, other)) if hypotheses else None
     if explained is not None:
         return (Verdict.PRECISION_MODE if explained.precision else Verdict.SEMANTICS), explained
     verdict = classify(sample, own, other)

@@ -28,7 +28,7 @@ from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
 from ..text import SENTENCE, shown, tr
 from ..verdicts import Verdict
-from .run import Run, command
+from .run import Run, command, grouped
 
 _ENDS = (StopIteration, StopAsyncIteration, GeneratorExit, MismatchError)  # of a program that did not fail
 _IN_NOTEBOOK = 2000  # records of a page that a notebook stores
@@ -188,10 +188,7 @@ class CompareRun(Run):
     @property
     def without_kernel(self) -> dict[str, dict[str, int]]:
         """Op name -> {dtype: compared calls without a kernel of this Paddle}; its kernel in float32 was compared in its place."""
-        grouped: dict[str, dict[str, int]] = {}
-        for (op, dtype), calls in self.counts.lacking.items():
-            grouped.setdefault(op, {})[dtype] = calls
-        return grouped
+        return grouped(self.counts.lacking)
 
     @property
     def answer(self) -> str:

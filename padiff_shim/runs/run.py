@@ -187,10 +187,7 @@ class Run(Presented):
     @property
     def native(self) -> dict[str, dict[str, int]]:
         """Op name -> {reason: calls that stayed on Paddle's kernel}."""
-        grouped: dict[str, dict[str, int]] = {}
-        for (op, reason), calls in self._tallies.total("native").items():
-            grouped.setdefault(op, {})[reason] = calls
-        return grouped
+        return grouped(self._tallies.total("native"))
 
     @property
     def without_kernel(self) -> dict[str, dict[str, int]]:
@@ -198,18 +195,12 @@ class Run(Presented):
 
         Ops that move, choose or draw values and have no Torch formula ran on Paddle's kernel in float32.
         """
-        grouped: dict[str, dict[str, int]] = {}
-        for (op, dtype), calls in self._tallies.total("lacking").items():
-            grouped.setdefault(op, {})[dtype] = calls
-        return grouped
+        return grouped(self._tallies.total("lacking"))
 
     @property
     def optimizers(self) -> dict[str, dict[str, int]]:
         """Optimizer or clipper -> {whose definition was computed with Torch, ``"paddle"`` or ``"torch"``: updates}."""
-        grouped: dict[str, dict[str, int]] = {}
-        for (name, definition), calls in self._tallies.total("definitions").items():
-            grouped.setdefault(name, {})[definition] = calls
-        return grouped
+        return grouped(self._tallies.total("definitions"))
 
     def to_dict(self) -> dict[str, Any]:
         """All counts, as JSON-ready data.
@@ -298,6 +289,14 @@ class Run(Presented):
     def content(self) -> Document:
         """Coverage, where the time went, what stayed native, layers, lines and ops."""
         return reference.document(reference.ReferenceFigures(self.to_dict()))
+
+
+def grouped(counts: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
+    """Counts of pairs by the first and then the second of each."""
+    groups: dict[str, dict[str, int]] = {}
+    for (first, second), count in counts.items():
+        groups.setdefault(first, {})[second] = count
+    return groups
 
 
 def command() -> str:
