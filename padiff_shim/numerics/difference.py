@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import operator
@@ -266,40 +265,9 @@ def _ones(dtype: Any) -> Array:
 
 # ---- Whether two results are equal: most are, so every pair is asked this first.
 
-_memcmp = ctypes.CDLL(None).memcmp
-_memcmp.argtypes, _memcmp.restype = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t], ctypes.c_int
-_SIZES = {torch.float32: 4, torch.float64: 8}
-_FEW = 4096  # elements that one call of Torch's compares faster than two that know more
 _SOME = 32  # machine epsilons
-_PIECE = 65536  # elements: what was compared is looked at again while it is in a core's own cache
-
-
-def same(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """:func:`torch.equal` of two tensors of one shape and dtype, up to ten times faster where their bytes are equal.
-
-    Numbers are asked, not bits: 0.0 is -0.0, as many gradients have it on one side, and a NaN may be wrong on both sides.
-    """
-    count = tensor.numel()
-    if count <= _FEW:
-        return torch.equal(tensor, other)
-    size = _SIZES.get(tensor.dtype)
-    if tensor.ndim == 2 and tensor.is_cpu and other.is_contiguous() and not tensor.is_contiguous() and tensor.mT.is_contiguous():
-        if not torch.equal(tensor[:1], other[:1]):
-            return False
-        tensor = tensor.detach().contiguous()  # a gradient of a Linear's weight: turned once it is read several times faster
-    if size is None or not (tensor.is_cpu and other.is_cpu and tensor.is_contiguous() and other.is_contiguous()):
-        return torch.equal(tensor, other)
-    flat = tensor.detach().view(-1)
-    start, other_start = tensor.data_ptr(), other.data_ptr()
-    for low in range(0, count, _PIECE):
-        high = min(low + _PIECE, count)
-        if _memcmp(start + low * size, other_start + low * size, (high - low) * size):
-            return torch.equal(tensor, other)  # which ends soon, or finds zeros of both signs
-        piece = flat if high - low == count else flat[low:high]
-        squares = torch.dot(piece, piece).item()
-        if squares != squares:  # a NaN equals nothing
-            return False
-    return True
+# Numbers are asked, not bits: 0.0 is -0.0, as many gradients have it on one side, and a NaN may be wrong on both sides.
+same = torch.equal
 
 
 def equal_but_nan(tensor: torch.Tensor, other: torch.Tensor) -> bool:

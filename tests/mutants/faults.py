@@ -257,9 +257,9 @@ JUDGE = (
     Fault(
         "nan-equals-nan",
         "padiff_shim/numerics/difference.py",
-        "        if squares != squares:  # a NaN equals nothing\n            return False\n",
-        "",
-        "large results with the same NaN on both sides pass as equal, whether it is right or not",
+        "same = torch.equal\n",
+        "same = lambda tensor, other: torch.equal(tensor.nan_to_num(7.0), other.nan_to_num(7.0))\n",
+        "results with the same NaN on both sides pass as equal, whether it is right or not",
     ),
     Fault(
         "rest-of-the-blocks",
