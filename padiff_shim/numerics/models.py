@@ -221,33 +221,20 @@ class Scale(RoundingModel):
 
 
 class Unary(RoundingModel):
-    """A function of one tensor.
+    """A function of one tensor. ``special``: see :class:`Quantity`."""
 
-    ``wrong``: other functions it may be taken for, as torch functions of a float64 tensor. ``special``: see :class:`Quantity`.
-    """
-
-    def __init__(
-        self,
-        term: Term,
-        derivative: Term,
-        wrong: dict[str, Callable[[torch.Tensor], torch.Tensor]] | None = None,
-        special: Callable[[torch.dtype], list[Hypothesis]] | None = None,
-    ):
-        self.term, self.derivative, self.wrong, self.special = term, derivative, wrong or {}, special
+    def __init__(self, term: Term, derivative: Term, special: Callable[[torch.dtype], list[Hypothesis]] | None = None):
+        self.term, self.derivative, self.special = term, derivative, special
 
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """f(x)."""
         x = values[0]
         if not floating(x):
             return None
-        quantity = pointwise(x.shape, x.dtype, self.term, partial(self._others, x), x=x)
+        quantity = pointwise(x.shape, x.dtype, self.term, x=x)
         if self.special is not None:
             quantity.special = partial(self.special, x.dtype)
         return quantity
-
-    def _others(self, x: torch.Tensor) -> list[Hypothesis]:
-        wide = x.detach().double()
-        return [Hypothesis(name, False, full=partial(f, wide)) for name, f in self.wrong.items()]
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g f'(x), recomputed from x: the kernel's own result may be a little off."""
@@ -311,17 +298,12 @@ def _wrapped(dtype: torch.dtype) -> list[Hypothesis]:
     return [Hypothesis("exponent+64", False, lambda s: s.each(lambda a: np.where(a < -77 * log2, a + 64 * log2, a), ("x",)))]
 
 
-SQUARE = Unary(formulas.SQUARE, formulas.SQUARE_GRADIENT, {"cube": lambda x: x**3})
-RELU = Unary(
-    formulas.RELU,
-    formulas.RELU_GRADIENT,
-    {"gelu": torch.nn.functional.gelu, "relu6": torch.nn.functional.relu6},
-    lambda dtype: [_replacing("nan->0", np.isnan, 0.0)],
-)
-TANH = Unary(formulas.TANH, formulas.TANH_GRADIENT, {"sigmoid": torch.sigmoid, "hardtanh": torch.nn.functional.hardtanh})
-EXP = Unary(formulas.EXP, formulas.EXP_GRADIENT, {"exp2": torch.exp2, "expm1": torch.expm1}, _wrapped)
-SQRT = Unary(formulas.SQRT, formulas.SQRT_GRADIENT, {"rsqrt": torch.rsqrt}, _root)
-RSQRT = Unary(formulas.RSQRT, formulas.RSQRT_GRADIENT, {"sqrt": torch.sqrt, "reciprocal": torch.reciprocal}, _root)
+SQUARE = Unary(formulas.SQUARE, formulas.SQUARE_GRADIENT)
+RELU = Unary(formulas.RELU, formulas.RELU_GRADIENT, lambda dtype: [_replacing("nan->0", np.isnan, 0.0)])
+TANH = Unary(formulas.TANH, formulas.TANH_GRADIENT)
+EXP = Unary(formulas.EXP, formulas.EXP_GRADIENT, _wrapped)
+SQRT = Unary(formulas.SQRT, formulas.SQRT_GRADIENT, _root)
+RSQRT = Unary(formulas.RSQRT, formulas.RSQRT_GRADIENT, _root)
 
 
 # ---- Matrix products and their gradients, which are matrix products again.
@@ -795,10 +777,3 @@ class LayerNorm(RoundingModel):
             precision(dtype, ("grad", "x")) + dropped(("grad",)) + self._variants(x.dtype, epsilon, x.shape[1])
         )  # fmt: skip
         return quantity
-
-
-__all__ = [
-    "EXP", "RELU", "RSQRT", "SQRT", "SQUARE", "TANH",
-    "Add", "Addmm", "Binary", "Divide", "Dot", "Einsum", "Gelu", "LayerNorm", "Linear", "LogSumExp", "Matmul", "MatrixVector",
-    "Mean", "Multiply", "Power", "RoundingModel", "Scale", "Softmax", "Subtract", "Sum", "Unary",
-]  # fmt: skip
