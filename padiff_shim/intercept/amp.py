@@ -21,9 +21,9 @@ from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import PaddleTracer
 from ..language import logged
-from ..patching.functions import AttributePatch, PyFunctionPatch
+from ..patching.functions import AttributePatch
 from ..patching.patcher import Point
-from .locate import awaiting, point, present, python_function
+from .locate import function_point, point, present
 
 # ``paddle.amp.auto_cast`` is the function: the module is found by its name alone.
 _GUARDS, _SCALERS = (sys.modules[f"paddle.amp.{name}"] for name in ("auto_cast", "grad_scaler"))
@@ -51,7 +51,7 @@ def points() -> list[Point]:
     """One for each name that is exchanged."""
     return [
         *map(_tracer, (_GUARDS, _SCALERS)),
-        *(_question(name) for name in _CAPABLE if hasattr(_GUARDS, name)),
+        *(function_point(_GUARDS, name, f"{_GUARDS.__name__}.{name}", _capable) for name in _CAPABLE if hasattr(_GUARDS, name)),
         _level(),
         *present(
             point("paddle.amp.AmpScaler.scale", lambda patch: _scaling(patch.original)),
@@ -82,21 +82,6 @@ def _tracer(module: Any) -> Point:
     hook.__annotations__ = {}  # as the native one
     patch.set_hook(hook)
     return patch
-
-
-def _question(name: str) -> Point:
-    """Whether the card computes in a dtype."""
-    path = f"{_GUARDS.__name__}.{name}"
-
-    def look() -> PyFunctionPatch | None:
-        function = python_function(_GUARDS, name)
-        if function is None:
-            return None
-        patch = PyFunctionPatch(function, path)
-        patch.set_hook(_capable(patch.original))
-        return patch
-
-    return awaiting(path, look, _GUARDS, name)
 
 
 def _level() -> Point:

@@ -30,7 +30,7 @@ from ..table.signature import parse
 from ..tape.islands import WRITES
 from . import amp, initial_weights, optimizers
 from .engine import WithEngine
-from .locate import awaiting, c_function, holder, point, present, python_function
+from .locate import c_function, function_point, holder, point, present
 
 _FLOATS = frozenset(PADDLE_DTYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
@@ -273,17 +273,8 @@ def _ended(layer: Any, result: Any) -> None:
 
 
 def _layers() -> list[Point]:
-    path, owner, name = "paddle.nn.Layer.__call__", paddle.nn.Layer, "__call__"
-
-    def look() -> PyFunctionPatch | None:
-        function = python_function(owner, name)
-        if function is None:
-            return None
-        patch = PyFunctionPatch(function, path)
-        patch.set_hook(call_site.tracking(patch.original, _pulse, _ended))
-        return patch
-
-    return [awaiting(path, look, owner, name)]
+    tracking = functools.partial(call_site.tracking, outermost=_pulse, ended=_ended)
+    return [function_point(paddle.nn.Layer, "__call__", "paddle.nn.Layer.__call__", tracking)]
 
 
 def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:

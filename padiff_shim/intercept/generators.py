@@ -28,9 +28,9 @@ _UNKNOWN = logged(
 def points() -> list[Point]:
     """One point per method that this Paddle has."""
     hooks = {
-        "manual_seed": _seeding,
-        "seed": _renewing,
-        "get_state": _saving,
+        "manual_seed": _followed(lambda source, result, seed: source.manual_seed(seed)),
+        "seed": _followed(lambda source, seed: source.manual_seed(seed)),
+        "get_state": _followed(lambda source, state: randomness.keep(state, source)),
         "set_state": _restoring,
         "register_state_index": _registering,
         "set_state_index": _switching,
@@ -44,37 +44,20 @@ def _source(generator: Any) -> Any:
     return None if frame is None or not frame.plan.draws or frame.aside else randomness.counterpart(generator)
 
 
-def _seeding(original: _Method) -> _Method:
-    def manual_seed(generator: Any, seed: int) -> Any:
-        result = original(generator, seed)
-        source = _source(generator)
-        if source is not None:
-            source.manual_seed(seed)
-        return result
+def _followed(act: Callable[..., Any]) -> Callable[[_Method], _Method]:
+    """Makes the hook of a method behind which ``act`` is called: with Torch's generator, what was returned, and the arguments."""
 
-    return manual_seed
+    def made(original: _Method) -> _Method:
+        def hook(generator: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(generator, *args, **kwargs)
+            source = _source(generator)
+            if source is not None:
+                act(source, result, *args, **kwargs)
+            return result
 
+        return hook
 
-def _renewing(original: _Method) -> _Method:
-    def seed(generator: Any) -> Any:
-        result = original(generator)
-        source = _source(generator)
-        if source is not None:
-            source.manual_seed(result)
-        return result
-
-    return seed
-
-
-def _saving(original: _Method) -> _Method:
-    def get_state(generator: Any) -> Any:
-        result = original(generator)
-        source = _source(generator)
-        if source is not None:
-            randomness.keep(result, source)
-        return result
-
-    return get_state
+    return made
 
 
 def _restoring(original: _Method) -> _Method:

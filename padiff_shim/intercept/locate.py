@@ -101,6 +101,24 @@ def awaiting(path: str, look: Callable[[], Redirection | None], owner: Any, name
     return look() or Awaited(path, look, lambda: describe(vars(owner).get(name, ABSENT)))
 
 
+def function_point(owner: Any, name: str, path: str, hook: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Point:
+    """The redirection of Paddle's Python function of that name, also where somebody else's replacement alone holds it.
+
+    Args:
+        hook: makes the hook of the native function.
+    """
+
+    def look() -> PyFunctionPatch | None:
+        function = python_function(owner, name)
+        if function is None:
+            return None
+        patch = PyFunctionPatch(function, path)
+        patch.set_hook(hook(patch.original))
+        return patch
+
+    return awaiting(path, look, owner, name)
+
+
 def holder(target: str) -> tuple[Any, str]:
     """Of a dotted target: who has it, and by what name; nobody (None) if this Paddle does not have it."""
     path, _, name = target.rpartition(".")

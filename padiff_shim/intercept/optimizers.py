@@ -14,11 +14,10 @@ from ..frameworks.optimizer_states import clip_of_call
 from ..frameworks.torch_state import kept_grad_mode, undisturbed
 from ..frameworks.versions import IS_3
 from ..optimizers.update import updates
-from ..patching.functions import PyFunctionPatch
 from ..patching.patcher import Patcher, Point
 from ..runlog.optimizer_settings import Settings
 from ..table.reasons import OPTIMIZER
-from .locate import awaiting, python_function
+from .locate import function_point
 
 _PARTS = (
     "optimizer.Optimizer._create_optimization_pass",
@@ -63,17 +62,7 @@ def _point(target: str, made: Callable[[str, Callable[..., Any]], Callable[..., 
     """The method of a class, or a module's function, below the decorators that it may have."""
     module, kind, name = target.split(".")
     owner = getattr(getattr(paddle, module), kind)
-    path = f"paddle.{target}"
-
-    def look() -> PyFunctionPatch | None:
-        function = python_function(owner, name)
-        if function is None:
-            return None
-        patch = PyFunctionPatch(function, path)
-        patch.set_hook(made(f"{kind}.{name}", patch.original))
-        return patch
-
-    return awaiting(path, look, owner, name)
+    return function_point(owner, name, f"paddle.{target}", functools.partial(made, f"{kind}.{name}"))
 
 
 def updating(name: str, path: str, original: Callable[..., Any]) -> Callable[..., Any]:
