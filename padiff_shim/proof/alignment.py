@@ -15,7 +15,7 @@ from ..frameworks import settings
 from ..present.annotations import Finding
 from ..present.document import Document, setting_label
 from ..present.result import Presented
-from ..recording.provenance import configuration, origin, weights_of
+from ..recording.provenance import configuration, weights_of
 from ..recording.tensors import md5
 from ..runs.run import command
 from ..text import joined, many, tr
@@ -245,8 +245,3 @@ def surroundings(ran: Ran) -> dict[str, str]:
 def _input(name: str, tensor: Any) -> str:
     called = named(name) if name[6:7].isdigit() else name.removeprefix("input ")
     return joined(" ", (called, list(tensor.shape), str(tensor.dtype).rpartition(".")[2], f"(MD5 {md5(as_array(tensor))})"))
-
-
-def origins(port: Any, original: Any) -> dict[str, str]:
-    """Where both models come from."""
-    return {"paddle": origin(port), "torch": origin(original)}

@@ -54,7 +54,7 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
         return Fix(text)
     fix = made or Fix(text, place.file, place.line)
     names = names_in(fix.file)
-    calls = [call for call in ast.walk(parsed(fix.file)) if isinstance(call, ast.Call) and _covers(call, fix.line)]
+    calls = _calls_at(fix.file, fix.line)
     if made or _of_a_library(type(layers.get(place.layer))):
         made_by = [call for call in calls if resolved(call.func, names) is type(layers[place.layer])]
         calls = calls if made and layers[place.layer]._forward_pre_hooks else made_by
@@ -64,7 +64,7 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
 def _another_layer(line: Fix, made: type, place: str) -> Patch | None:
     """The line with another layer; of several such layers the one at a place in a sequence. None where it makes others."""
     names = names_in(line.file)
-    calls = [call for call in ast.walk(parsed(line.file)) if isinstance(call, ast.Call) and _covers(call, line.line)]
+    calls = _calls_at(line.file, line.line)
     layers = [call for call in calls if resolved(call.func, names) is made]
     if len(layers) > 1 and place.isdigit():
         within = [call.args[int(place)] for call in calls if len(call.args) > int(place)]
@@ -128,8 +128,10 @@ def _is_literal(node: ast.expr) -> bool:
     return True
 
 
-def _covers(call: ast.expr, line: int) -> bool:
-    return call.lineno <= line <= (call.end_lineno or call.lineno)
+def _calls_at(file: str, line: int) -> list[ast.Call]:
+    """The calls of a file that a line has a part of."""
+    calls = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.Call)]
+    return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
 
 
 def _parameters(call: ast.Call, names: Mapping[str, Any]) -> list[str]:
@@ -219,8 +221,7 @@ def fix_of_training(port: paddle.nn.Layer, names: Sequence[str], *, frozen: bool
 
 def fix_of_detached(site: CallSite) -> Fix | None:
     """A line without its ``detach()``; None where it has several."""
-    calls = [node for node in ast.walk(parsed(site.file)) if isinstance(node, ast.Call) and _covers(node, site.line)]
-    funcs = [(node, node.func) for node in calls if isinstance(node.func, ast.Attribute)]
+    funcs = [(node, node.func) for node in _calls_at(site.file, site.line) if isinstance(node.func, ast.Attribute)]
     nodes = [(node, ast.unparse(func.value)) for node, func in funcs if func.attr == "detach"]
     patch = Rewrite.of(site.file, nodes).patch() if len(nodes) == 1 else None
     return Fix(" ".join(patch.after.split()), patch.file, patch.line, patch=patch) if patch else None

@@ -17,10 +17,11 @@ from ..present.annotations import Finding
 from ..present.document import Document
 from ..present.result import Presented
 from ..progress import Waiting
+from ..recording.provenance import origin
 from ..text import joined, listed, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .aligned import AlignedDtype, aligned_dtype
-from .alignment import Alignment, origins, surroundings
+from .alignment import Alignment, surroundings
 from .attribution import carriers
 from .bits.bitwise import bitwise, same_mathematics
 from .bits.result import Bitwise
@@ -318,7 +319,8 @@ class Proof(ProofAnswer):
             for name in dict.fromkeys(names):
                 if name != measured[0].dtype:
                     measured.append(self._aligned_in(name, tokens, ways, measured[0].weights))
-            report = Alignment(origins(*self.ran.models), surroundings(self.ran), measured)
+            models = {side: origin(model) for side, model in zip(("paddle", "torch"), self.ran.models)}
+            report = Alignment(models, surroundings(self.ran), measured)
         report.seconds = self.seconds + time.perf_counter() - start
         report.speak(lang)
         self._reported = True

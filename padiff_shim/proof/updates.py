@@ -7,7 +7,7 @@ import contextlib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import torch
 
 from ..arguments import needed
 from ..dispatch.call_site import CallSite, call_site
+from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, described
 from ..frameworks.memory import PADDLE_DTYPES, TORCH_DTYPES
 from ..frameworks.optimizer_states import OF_PADDLE, OF_TORCH, paddles_states, torchs_states
@@ -54,19 +55,6 @@ def same_in_paddle(settings: Settings) -> OptimizerCall | None:
         return None
     options = {kind.settings[word]: settings[word] for word in kind.settings if word in words}
     return OptimizerCall(name, {"learning_rate": settings["lr"], **options, "weight_decay": float(settings["weight_decay"])})
-
-
-def paddles_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
-    """Whether a Paddle optimizer updates copies in float32 of parameters of 16 bits; None if there are no such parameters."""
-    halves = any(parameter.dtype in (PADDLE_DTYPES["float16"], PADDLE_DTYPES["bfloat16"]) for parameter in parameters)
-    return bool(getattr(optimizer, "_multi_precision", False)) if halves else None
-
-
-def torchs_masters(optimizer: Optimizer, parameters: Iterable[Any]) -> bool | None:
-    """The same for a Torch program, which makes such copies by itself."""
-    if not any(parameter.dtype in (torch.float16, torch.bfloat16) for parameter in parameters):
-        return None
-    return all(weight.dtype is torch.float32 for group in optimizer.param_groups for weight in group["params"])
 
 
 # ---- What makes both models' optimizers, and what each of their steps shows.
@@ -173,7 +161,10 @@ class Trainer:
             steps[id(optimizer)] += 1
             update.steps, update.site = max(steps.values()), call_site(Trainer.make_step.__code__)
             update.moved = self._scale() != update.scale
-            update.masters = (paddles_masters if self._of_paddle else torchs_masters)(optimizer, parameters.values())
+            if any(str(parameter.dtype).rpartition(".")[2] in HALF_NAMES for parameter in parameters.values()):
+                weights = [] if self._of_paddle else [weight for group in optimizer.param_groups for weight in group["params"]]
+                masters = getattr(optimizer, "_multi_precision", False)  # a Torch program makes such copies by itself
+                update.masters = bool(masters) if self._of_paddle else all(weight.dtype is torch.float32 for weight in weights)
             reader = OF_PADDLE if self._of_paddle else OF_TORCH
             for group in reader.groups(optimizer):
                 members = [names[id(parameter)] for parameter in group[1] if id(parameter) in names]
