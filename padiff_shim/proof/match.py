@@ -477,7 +477,8 @@ Mend = tuple[TraceCall, Sequence[torch.Tensor | None]]  # a call, and new elemen
 def mend_for(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
     """Whose results to exchange: of the call that feeds a missing call, of a call too many, or of the first pair."""
     first = pairs[0]
-    both = [pair for pair in pairs if pair.original and pair.port and _exchangeable(matching, pair)]
+    both = [pair for pair in pairs if pair.original and pair.port and not pair.port.view]
+    both = [pair for pair in both if pair.original and pair.port and same_results(pair.original, pair.port)]
     # A call beside the difference may be a mistake of its own, which the original's values would cover.
     following = next((pair for pair in both if leads_to(matching, first, pair)), both[0] if both else None)
     if first.port is None and first.original is not None and following is not None:
@@ -519,8 +520,6 @@ def mend_for(matching: Matching, pairs: Sequence[CallPair]) -> Mend | None:
             tensor.mT if tensor is not None and tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1] else tensor
             for tensor in exchange
         ]
-    if len(exchange) == 1 and exchange[0] is not None:
-        exchange = [exchange[0].reshape(following.port.result.tensor.shape)]
     return following.port, exchange
 
 
@@ -634,23 +633,3 @@ def exchangeable_result(pair: CallPair, wanted: torch.Tensor) -> torch.Tensor | 
     original, port = (node.operands[:1] if node is not None else [] for node in pair)
     same = pair.original and pair.port and pair.original.name == pair.port.name and original and port
     return wanted if same and original[0].tensor.shape == port[0].tensor.shape else None
-
-
-def _exchangeable(matching: Matching, pair: CallPair) -> bool:
-    call, other = pair
-    return (
-        call is not None
-        and other is not None
-        and not other.view
-        and (same_results(call, other) or _reshaped(matching, call, other))
-    )
-
-
-def _reshaped(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls of an elementwise op read one operand, in different shapes and one order."""
-    if call.name != other.name or len(call.results) != 1 or len(other.results) != 1 or not _of_one_size(call.result, other.result):
-        return False
-    expected, actual = call.operands[0], other.operands[0]
-    if expected.tensor.shape != call.result.tensor.shape or actual.tensor.shape != other.result.tensor.shape:
-        return False
-    return matching.in_one_order(expected, actual)
