@@ -530,22 +530,6 @@ def comparable(operand: TraceOperand, other: TraceOperand) -> bool:
 # ---- Calls of one program without counterpart in its place.
 
 
-def arranged_before_moving(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
-    """Where both take elements out of one value by different calls, and it was laid out differently before."""
-    for pair in pairs:
-        other = pair.port if pair.original is None else pair.original if pair.port is None else None
-        if other is None or not other.moves or (other is pair.original) is (alone is pairs[0].original):
-            continue
-        original, port = (alone, other) if alone is pairs[0].original else (other, alone)
-        for operand, two in zip(original.operands[:1], port.operands[:1]):
-            same = operand.value.node is not None and matching.same(operand.value, two.value)
-            if same and (
-                operand.tensor.shape != two.tensor.shape or not matching.in_order(operand.value, operand.tensor, two.tensor)
-            ):
-                return (*arrangement_differs(operand, two), CallPair(original, port))
-    return None
-
-
 def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
     """Where no call is missing, but the reader of a call's result reads another result.
 
@@ -845,9 +829,6 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
         return (*difference_of(matching, pair.original, pair.port), pair)
     alone = pair.original or pair.port
     assert alone is not None
-    arranged = arranged_before_moving(matching, alone, pairs) if alone.moves else None
-    if arranged is not None:
-        return arranged
     otherwise = reads_another_result(matching, alone, pairs) if pair.port is None else None
     if otherwise is not None:
         return otherwise
