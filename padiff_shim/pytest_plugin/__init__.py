@@ -37,6 +37,13 @@ def pytest_configure(config: Any) -> None:
                 raise pytest.UsageError(
                     tr("padiff_shim: {option} goes with --padiff={modes}", option=option, modes=" or --padiff=".join(_MODES))
                 )
-        from .idle import Idle
+
+        class Idle:
+            """The fixtures of a run without ``--padiff``."""
+
+            @pytest.fixture
+            def padiff_run(self) -> Any:
+                """The run of the mode around this test: there is none, and the test is skipped."""
+                pytest.skip("padiff_run is the run of a test under --padiff=reference or --padiff=compare")
 
         config.pluginmanager.register(Idle(), "padiff_shim.plugin")

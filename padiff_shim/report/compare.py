@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..present import document as doc
 from ..present.annotations import Finding, Level, places_of
@@ -22,7 +22,9 @@ from ..runlog.counts import (
 from ..runlog.encoding import excess_of
 from ..text import SENTENCE, capped, code_line, from_log, joined, many, short_line, shown, tr
 from ..verdicts import APART, HARD, MEANING, Verdict, apart
-from .source import Compared
+
+if TYPE_CHECKING:
+    from ..runs.compare_run import CompareRun
 
 # What a finding's class says of the side that it names.
 _SAYS = {
@@ -378,7 +380,7 @@ def status(counts: Counts) -> tuple[str, doc.Tone]:
     return (tr("KNOWN"), "good") if counts.apart() else (str(Verdict.UNVERIFIED), "open")
 
 
-def document(run: Compared) -> doc.Document:
+def document(run: CompareRun) -> doc.Document:
     """The run: the answer, then warnings, versions, counts, findings, verdicts per op and layer, and what was not checked."""
     counts, coverage, first = run.counts, run.coverage(), run.first_divergence()
     verdict, badge_tone = status(counts)
@@ -430,7 +432,7 @@ def document(run: Compared) -> doc.Document:
     )
 
 
-def _facts(run: Compared) -> Iterator[str]:
+def _facts(run: CompareRun) -> Iterator[str]:
     counts = run.counts
     if run.header.get("command"):
         yield tr("Command: {command}", command=shown(run.header["command"], SENTENCE))
@@ -443,7 +445,7 @@ def _facts(run: Compared) -> Iterator[str]:
     yield from advice(counts)
 
 
-def _findings(run: Compared) -> doc.Table:
+def _findings(run: CompareRun) -> doc.Table:
     """The worst calls, those that say the same of the same line in one row."""
     findings = [finding for finding in run.by_line() if not finding.apart]
     columns = (

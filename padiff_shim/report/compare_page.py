@@ -15,7 +15,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import whole
 from ..present.document import untested_words
@@ -26,7 +26,9 @@ from ..runlog.words import born
 from ..text import SENTENCE, code_line, from_log, reader, shown, tr
 from ..verdicts import MEANING, Verdict
 from .compare import advice, brief, headline, status, ties
-from .source import Compared
+
+if TYPE_CHECKING:
+    from ..runs.compare_run import CompareRun
 
 # Everything else in a record describes the call and is the same at each step: it is written once and referred to.
 _COUNTED = ("index", "call", "step")
@@ -304,7 +306,7 @@ def render(
     return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
 
 
-def text(run: Compared, *, limit: int = LIMIT) -> str:
+def text(run: CompareRun, *, limit: int = LIMIT) -> str:
     """The page of a run, as :func:`render` makes it."""
     # What was counted and did not reach the log is not on the page.
     counts = run.counts if run.counts.records == len(run.calls) else None
