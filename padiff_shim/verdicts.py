@@ -113,6 +113,13 @@ class Judgement:
     stats: dict[str, Any] = field(default_factory=dict)
     confirm: Callable[[], bool] | None = None
 
+    @property
+    def plain(self) -> bool:
+        """Whether class, reason and figures are all there is, but for the modifier of screening."""
+        if self.side is not Side.NONE or self.hypothesis or self.verdict is Verdict.TIE:
+            return False
+        return "different" in self.stats if not self.modifiers else self.modifiers == (SCREENED,)
+
 
 APART = ("known", "negligible", "muted")  # how a record can be set apart
 

@@ -23,7 +23,7 @@ from ..interrupts import let_pass, postpone
 from ..measure.difference import Comparator, accepts
 from ..numerics import difference
 from ..numerics.precision import first_place
-from ..runlog.encoding import tables
+from ..runlog.encoding import Plain, tables
 from ..runs.compare_run import CompareRun
 from ..text import SENTENCE, code_line, from_log, joined, logged, marked, shown, tr
 from ..trees import as_array
@@ -401,6 +401,10 @@ class Consequences:
         ``born``: what is to be said of NaN and infinities that begin there.
         """
         verdict = judgement.verdict
+        if verdict.severity < self._spoken_of and judgement.plain and born is None:
+            remarks = judgement.reason, judgement.stats, judgement.modifiers
+            self.run.recorder.add_plain(Plain(case.counted, case.spot, _word_of(verdict), *remarks))
+            return MUTED
         record = {
             **case.counted,
             **case.spot.fields,
@@ -420,8 +424,6 @@ class Consequences:
             if quirk is not None:
                 record["quirk"], record["muted"] = quirk.name, quirk.mute
         self.run.recorder.add(record, case.spot)
-        if verdict.severity < self._spoken_of:
-            return MUTED
         if self.serious(record) and (self.keep > 0 or (self._giving_way and not apart(record))):
             self._save(record, case.tensors())
         return record

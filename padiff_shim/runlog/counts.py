@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..text import logged
 from ..verdicts import APART, NO_KERNEL, SCREENED, Verdict, apart
-from .encoding import excess_of
+from .encoding import Plain, excess_of
 from .plain_lines import PlainLine
 
 # ---- Time
@@ -496,8 +496,8 @@ class Counts:
         """(op, verdict, side, why it is set apart) -> records."""
         return {key: number for key, (number,) in list(self.by_op.items())}
 
-    def add_plain(self, record: PlainLine, log: str = "") -> None:
-        """:meth:`add` of a plain record of a log, by the figures in its line."""
+    def add_plain(self, record: Plain | PlainLine, log: str = "") -> None:
+        """:meth:`add` of a plain record."""
         order, self.records = self.records, self.records + 1
         figures, verdict = record.figures, record.verdict
         kind = record.written.counted.get(verdict)

@@ -6,12 +6,13 @@ import functools
 import json
 import math
 import numbers
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 _COUNTED = ("type", "index", "call", "step")
 HARMLESS = ("EQUAL", "ROUNDING")
-# What records that are EQUAL or only rounding have in common, but for their modifiers.
+_COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
+# What plain records have in common; each record gets lists of its own.
 PLAIN_FIELDS: dict[str, Any] = {
     "side": "none",
     "hypothesis": None,
@@ -20,6 +21,9 @@ PLAIN_FIELDS: dict[str, Any] = {
     "quirk": None,
     "muted": False,
 }
+_NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
+MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
+_quoted = json.encoder.encode_basestring_ascii
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -62,12 +66,16 @@ class WrittenFields:
     Attributes:
         fields: the fields.
         text: their JSON, without braces.
+        equal: figures and reason of an equal tensor, and the JSON of both.
+        counted: what a :class:`~.counts.Counts` remembers of such records, by their verdict.
     """
 
-    __slots__ = ("fields", "text")
+    __slots__ = ("counted", "equal", "fields", "text")
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.fields, self.text = fields, _json(fields)[1:-1]
+        self.equal: tuple[Any, str, str] = (None, "", "")
+        self.counted: dict[str, Any] = {}
 
 
 def _json(table: Mapping[str, Any]) -> str:
@@ -97,6 +105,37 @@ def encode(record: Mapping[str, Any], written: WrittenFields | None = None) -> b
     if figures is not None:
         parts.append(f'"stats":{figures}')
     return f"{{{','.join(filter(None, parts))}}}\n".encode("ascii")
+
+
+def plain_line(
+    index: int,
+    counted: Mapping[str, Any],
+    written: WrittenFields,
+    verdict: str,
+    reason: str,
+    stats: Mapping[str, Any],
+    modifiers: Sequence[str] = (),
+) -> bytes | None:
+    """As :func:`encode`, of a record with a reason and figures alone; None where it cannot be written so."""
+    if len(counted) != 2 or not stats:  # a call and a step
+        return None
+    begin = _COUNTED_TEXT % (index, counted["call"], counted["step"])
+    if verdict == "EQUAL":
+        known = written.equal
+        if stats == known[0] and reason == known[1]:
+            return f"{{{begin},{known[2]}\n".encode("ascii")
+    figures = _figures(stats)
+    if figures is None:
+        return None
+    nothing = MODIFIED_TEXT % _json_list(modifiers) if modifiers else _NOTHING_TEXT
+    rest = f'{written.text},"verdict":"{verdict}",{nothing},"reason":{_quoted(reason)},"stats":{figures}}}'
+    if verdict == "EQUAL":
+        written.equal = dict(stats), reason, rest
+    return f"{{{begin},{rest}\n".encode("ascii")
+
+
+def _json_list(words: Sequence[str]) -> str:
+    return f"[{','.join(map(_quoted, words))}]"
 
 
 def _figures(stats: Mapping[str, Any]) -> str | None:
@@ -173,3 +212,70 @@ def excess_of(stats: Mapping[str, Any]) -> float:
             number = float(value)
             largest = max(largest, math.inf if math.isnan(number) else number)
     return largest
+
+
+class Figures(NamedTuple):
+    """The figures of a plain record that are counted, as in ``stats``; ``elements``: ``count``; ``excess``: :func:`excess_of`."""
+
+    elements: int
+    different: int
+    max_abs: float
+    allowed: float | None
+    excess: float
+
+
+class Plain(Mapping[str, Any]):
+    """The record of a tensor that is EQUAL or only rounding, without a name or a hypothesis, as nearly all are.
+
+    It becomes a table when somebody looks at it; few are ever looked at.
+
+    Attributes:
+        counted: its fields that count calls and steps.
+        written: its other fields that were known before the verdict.
+        verdict, reason, stats: as in the table.
+        modifiers: none, or that it was screened.
+        index: its number in the log; the recorder sets it.
+    """
+
+    __slots__ = ("_table", "counted", "index", "modifiers", "reason", "stats", "verdict", "written")
+
+    def __init__(
+        self,
+        counted: Mapping[str, Any],
+        written: WrittenFields,
+        verdict: str,
+        reason: str,
+        stats: dict[str, Any],
+        modifiers: Sequence[str] = (),
+    ) -> None:
+        self.counted, self.written, self.verdict, self.reason, self.stats = counted, written, verdict, reason, stats
+        self.modifiers, self.index = modifiers, 0
+        self._table: dict[str, Any] | None = None
+
+    @property
+    def figures(self) -> Figures:
+        """Those that are counted."""
+        get = self.stats.get
+        return Figures(self.stats["count"], get("different", 0), get("max_abs", 0.0), get("allowed"), excess_of(self.stats))
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """All fields, in the order of every record."""
+        if self._table is None:
+            judgement = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
+            last = {"reason": self.reason, "stats": tables(self.stats), "index": self.index}
+            self._table = {**self.counted, **self.written.fields, **judgement, **last}
+        return self._table
+
+    def line(self) -> bytes | None:
+        """One line of the log; None where that has to be written as any record's."""
+        return plain_line(self.index, self.counted, self.written, self.verdict, self.reason, self.stats, self.modifiers)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)

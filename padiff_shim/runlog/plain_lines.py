@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..verdicts import SCREENED
-from .encoding import HARMLESS, PLAIN_FIELDS
+from .encoding import HARMLESS, MODIFIED_TEXT, PLAIN_FIELDS, Figures, WrittenFields
 from .events import STATS, JsonTable, Schema
 
 _NEEDED = ("op", "tensor", "site", "layer", "phase")  # to count a record
@@ -28,40 +28,24 @@ _SAME = PLAIN_FIELDS.keys() - {"modifiers"}
 _FORMS = 64  # that are remembered: to make one costs as much as a hundred lines
 
 
-class Figures(NamedTuple):
-    """The figures of a plain record that are counted, as in ``stats``; ``elements``: ``count``.
-
-    ``excess``: :func:`~.encoding.excess_of`.
-    """
-
-    elements: int
-    different: int
-    max_abs: float
-    allowed: float | None
-    excess: float
-
-
-class CallFields:
+class CallFields(WrittenFields):
     """What many records of a log say of their calls.
 
     Attributes:
-        fields: the fields.
-        counted: what a :class:`~.counts.Counts` remembers of such records, by their verdict.
         of_call: of the fields those that count calls.
         plain: whether such records can be counted by these fields, their verdict and some figures.
     """
 
-    __slots__ = ("counted", "fields", "of_call", "plain")
+    __slots__ = ("of_call", "plain")
 
     def __init__(self, fields: JsonTable) -> None:
-        self.fields = fields
-        self.counted: dict[str, Any] = {}
+        super().__init__(fields)
         self.of_call = {"result": fields.get("result")}
         self.plain = all(name in fields for name in _NEEDED) and _JUDGED.isdisjoint(fields)
 
 
 class PlainLine(Mapping[str, Any]):
-    """A record that was read. Its line is decoded when somebody looks at it.
+    """A record that was read, as :class:`~.encoding.Plain` is one to be written. Its line is decoded when somebody looks at it.
 
     Attributes:
         written: its fields that were known before the verdict.
@@ -143,7 +127,7 @@ class _LineForm:
         places = {name: place for place, name in enumerate(self._names)}
         self.modifiers = () if ("", "different") in places else (SCREENED,)
         usual = table is not None and ("", "count") in places and not (self.modifiers and ("", "allowed") in places)
-        nothing = json.dumps({**PLAIN_FIELDS, "modifiers": self.modifiers}, separators=(",", ":"))[1:-1]
+        nothing = MODIFIED_TEXT % json.dumps(self.modifiers, separators=(",", ":"))
         text = rf"{_VERDICT}{re.escape(nothing)}{_REASON}{table}\}}\n" if usual else "(?!)"
         self.pattern = re.compile(text.encode("ascii"))
         # Numbers that a form lacks are the last one: a zero, behind those of the line.

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from ..text import tr
 from . import inputs
 from .counts import Counts, Coverage, Tallies
-from .encoding import WrittenFields
+from .encoding import Plain, WrittenFields
+from .reader import LINE
 from .writer import LogWriter, call_after_fork, now
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
@@ -86,10 +87,34 @@ class Recorder:
                 writer.write({"type": "call", "index": index, **record}, written)
             finally:
                 counts.add(record, writer.name)
-            if index % _EVERY == _EVERY - 1:
-                self.add_event("coverage", "so far", coverage=self.coverage().to_dict())
+            self._added(index)
         if self.watcher is not None:
             self.watcher.show(counts, record)
+
+    def add_plain(self, record: Plain) -> None:
+        """:meth:`add` of a plain record.
+
+        Raises:
+            LogError: as there.
+        """
+        writer, counts = self.log or self._writer(), self.counts
+        with writer.lock:
+            record.index = index = counts.records
+            try:
+                line = record.line()
+                if line is None or len(line) > LINE:
+                    writer.write({"type": "call", **record}, record.written)
+                else:
+                    writer.append(line)
+            finally:
+                counts.add_plain(record, writer.name)
+            self._added(index)
+        if self.watcher is not None:
+            self.watcher.show(counts, record)
+
+    def _added(self, index: int) -> None:
+        if index % _EVERY == _EVERY - 1:
+            self.add_event("coverage", "so far", coverage=self.coverage().to_dict())
 
     def add_native(self, op: str, reason: str, elements: int | None) -> None:
         """Count a call of ``op`` that was not compared, with so many floats in its results; None: it has no float result."""
