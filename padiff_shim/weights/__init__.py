@@ -4,22 +4,16 @@ The helpers for ``rules=`` of :func:`padiff_shim.transfer_weights` and :func:`pa
 ``from padiff_shim.weights import split``.
 """
 
-from .mapping import Mapping, Pair
-from .rules import as_is, cast, concat, gate_up, qkv, split, stack, transpose, unstack
-from .transfer import match, transfer_weights
-
-__all__ = [
-    "Mapping",
-    "Pair",
-    "as_is",
-    "cast",
-    "concat",
-    "gate_up",
-    "match",
-    "qkv",
-    "split",
-    "stack",
-    "transfer_weights",
-    "transpose",
-    "unstack",
-]
+from .mapping import Mapping as Mapping
+from .mapping import Pair as Pair
+from .rules import as_is as as_is
+from .rules import cast as cast
+from .rules import concat as concat
+from .rules import gate_up as gate_up
+from .rules import qkv as qkv
+from .rules import split as split
+from .rules import stack as stack
+from .rules import transpose as transpose
+from .rules import unstack as unstack
+from .transfer import match as match
+from .transfer import transfer_weights as transfer_weights
