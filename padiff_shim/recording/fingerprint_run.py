@@ -1,7 +1,7 @@
 """Recording fingerprints: which tensors a step has, under which names, and the line that the step becomes.
 
 Each tensor is described once (``"type": "tensors"``); a step is one line of hashes and figures (docs/record.md).
-:mod:`.paddle_fingerprints` and :mod:`.torch_fingerprints` look on while a program runs.
+:mod:`.paddle_run` and :mod:`.torch_run` look on while a program runs.
 """
 
 from __future__ import annotations
@@ -10,22 +10,20 @@ import functools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..dispatch.call_site import call_site
 from ..runlog.encoding import encode
 from ..runlog.events import CLIPPED, LOSS
-from ..runlog.optimizer_settings import Settings
 from ..trees import leaves
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import SMALL, StepFingerprints
-from .record import gradient_in_step
-from .settings import WrittenSettings
-from .tensors import INPUT, NORM, WEIGHT, Array
+from .record import StepRecorder, gradient_in_step
+from .tensors import INPUT, NORM, WEIGHT
 
 _LATEST = 0.05  # seconds after which steps are written
 Framework = Any  # a tensor, layer or parameter of Paddle or Torch
@@ -43,39 +41,19 @@ class _Described(NamedTuple):
     small: bool
 
 
-class FrameworkView(Protocol):
-    """What the recording has to know of a framework."""
-
-    tensor_type: type
-
-    def content(self, tensor: Framework) -> tuple[Array, bool] | None:
-        """The values on the host, and whether they are the bits of bfloat16; None for a tensor without dense values."""
-
-    def small(self, tensor: Framework) -> Array | None:
-        """A copy of the values of a dense tensor on the host, in less time; None for any other."""
-
-    def on_device(self, tensor: Framework) -> Framework | None:
-        """A Torch tensor over the same memory on a GPU; None on the host."""
-
-    def named(self, model: Framework) -> Iterator[tuple[str, Framework]]:
-        """Parameters and buffers of a model, by their names."""
-
-    def sublayers(self, model: Framework) -> Iterable[tuple[str, Framework]]:
-        """Layers of a model, by their paths."""
-
-
-class FingerprintRun:
+class FingerprintRun(StepRecorder):
     """Collects the fingerprints of a run, and writes them step by step.
 
     Args:
         file: where they go.
-        side: the framework.
+        side: what it has to know of the framework, as :class:`~.paddle_run.PaddleView`.
         model: whose names come first, or None.
         every: only steps whose number is a multiple of it are recorded.
         first_step: the number of the step with which it begins.
     """
 
-    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int, first_step: int) -> None:
+    def __init__(self, file: RecordFile, side: Any, model: Framework | None, every: int, first_step: int) -> None:
+        super().__init__(first_step)
         self._file, self._side, self._every = file, side, every
         self._step = StepFingerprints(DeviceFingerprints())
         self._known: dict[tuple[Of, int, tuple[int, ...], str], _Described] = {}
@@ -88,12 +66,10 @@ class FingerprintRun:
         self._spans: dict[tuple[int, ...], str] = {}
         self._running: list[Of] = []
         self.thread = threading.get_ident()
-        self._updated = self.inside = False
-        self._clipped: dict[int, Settings] = {}  # how the program clipped gradients, by their parameters' identity
-        self._settings, self._changed = WrittenSettings(), list[bytes]()  # of optimizers; events that are to be written
+        self._changed = list[bytes]()  # events of optimizers that are to be written
         self._ended: list[tuple[int, str]] = []  # steps that are to be written, and the spans of their tensors
         self._wrote = 0.0
-        self.step, self.active, self.records = first_step, first_step % every == 0, 0
+        self.active, self.records = first_step % every == 0, 0
         self._starts = True  # no step has ended yet
         if model is not None:
             self._root(model)
@@ -148,13 +124,8 @@ class FingerprintRun:
         if self.active:
             self._add(_LOSS, tensor)
 
-    def clipping(self, parameters: Sequence[Framework], clip: Settings) -> None:
-        """See :class:`SeesSteps`."""
-        self._gradients(parameters)
-        self._clipped.update(dict.fromkeys(map(id, parameters), clip))
-
-    def clipped(self, gradients: Sequence[tuple[Framework, Framework]], norm: Framework | None) -> None:
-        """See :class:`SeesSteps`."""
+    def clipped(self, gradients: Iterable[tuple[Framework, Framework]], norm: Framework | None) -> None:
+        """See :class:`~.record.StepRecorder`."""
         if self.active:
             if norm is not None:
                 self._add_any(("note", NORM, "", ""), norm)
@@ -162,16 +133,7 @@ class FingerprintRun:
                 if gradient is not None:
                     self._add(self._named(parameter)[1], gradient)
 
-    def updating(self, parameters: Sequence[Framework], optimizer: Framework = None, reader: Any = None) -> None:
-        """See :class:`SeesSteps`."""
-        clipped, self._clipped = self._clipped, {}
-        self._gradients([parameter for parameter in parameters if id(parameter) not in clipped] if clipped else parameters)
-        if self.active and optimizer is not None:
-            event = self._settings.event(self.step, optimizer, reader, clipped, lambda parameter: self._named(parameter)[0][1])
-            if event is not None:
-                self._changed.append(encode(event))
-
-    def _gradients(self, parameters: Sequence[Framework]) -> None:
+    def _in_step(self, parameters: Iterable[Framework]) -> None:
         self._begin()
         if self.active:
             names = self._names
@@ -180,8 +142,14 @@ class FingerprintRun:
                 if gradient is not None:
                     self._add((names.get(id(parameter)) or self._new_name(parameter))[0], gradient)
 
-    def stepped(self, parameters: Sequence[Framework], states: object) -> None:
-        """See :class:`SeesSteps`."""
+    def _namer(self, parameters: object) -> Callable[[Framework], str]:
+        return lambda parameter: self._named(parameter)[0][1]
+
+    def _write_event(self, line: bytes) -> None:
+        self._changed.append(line)
+
+    def stepped(self, parameters: Iterable[Framework], states: object) -> None:
+        """See :class:`~.record.StepRecorder`."""
         if self.active:
             names = self._names
             for parameter in parameters:
@@ -366,7 +334,7 @@ class FrameworkFingerprints:
         model, every, first_step: as of :class:`FingerprintRun`.
     """
 
-    def __init__(self, file: RecordFile, side: FrameworkView, model: Framework | None, every: int, first_step: int) -> None:
+    def __init__(self, file: RecordFile, side: Any, model: Framework | None, every: int, first_step: int) -> None:
         self.run = FingerprintRun(file, side, model, every, first_step)
         self._methods, self._tensor_type = Replacements(), side.tensor_type
         self._inside = False  # of a backward, or of a step whose parts are none of the program's

@@ -15,11 +15,9 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from ..text import tr
 
 Array = np.ndarray[Any, Any]
 FIGURES = ("norm", "mean", "max_abs", "projection")
@@ -64,87 +62,46 @@ class Fingerprint(NamedTuple):
     projection: float
 
 
-def fingerprint(array: Array) -> Fingerprint:
-    """The fingerprint of an array of numbers; bfloat16 as uint16 gets no figures of use, see :func:`of_bfloat16`.
+def fingerprint(array: Array, numbers: Array | None = None) -> Fingerprint:
+    """The fingerprint of an array, block by block; ``numbers``: what its bits mean, if that is not the array itself.
 
     >>> fingerprint(np.array([3.0, -4.0], np.float32))[1:4]
     (5.0, -0.5, 4.0)
     """
     flat = np.ascontiguousarray(array).reshape(-1)
-    if flat.dtype != np.float32:
-        return Fingerprint(_hash(flat.view(np.uint8)), *_figures_of_any(flat))
-    size, total, squares, projected, largest = flat.size, 0.0, 0.0, 0.0, 0.0
-    bits, signed, ones = 0, signs(), _ones()
-    words = flat[: size // 2 * 2].view(np.uint64)
-    weighted, buffer = weights(), np.empty(min(PERIOD, len(words)), np.uint64)
+    content = flat.view(np.uint8)
+    words = (
+        np.concatenate([content, np.zeros(-len(content) % 8, np.uint8)]).view(np.uint64)
+        if len(content) % 8
+        else flat.view(np.uint64)
+    )
+    numbers = flat if numbers is None else numbers
+    numbers = numbers.view(numbers.real.dtype) if np.iscomplexobj(numbers) else numbers
+    squares, total, projected, largest, bits = 0.0, 0.0, 0.0, 0.0, 0
+    buffer = np.empty(min(PERIOD, len(words)), np.uint64)
     with np.errstate(all="ignore"):
-        for block in range(-(-size // (2 * PERIOD))):
-            part = flat[2 * PERIOD * block : 2 * PERIOD * (block + 1)]
-            squares += float(np.dot(part, part))
-            total += float(np.dot(part, ones[: len(part)]))
-            projected += float(np.dot(part, signed[: len(part)]))
-            largest = max(largest, float(part.max()), -float(part.min())) if largest == largest else largest
+        for block in range(max(-(-len(words) // PERIOD), -(-len(numbers) // (2 * PERIOD)))):
             chunk = words[PERIOD * block : PERIOD * (block + 1)]
-            bits += block_weight(block) * _weighted(chunk, weighted, buffer)
-    if size % 2:
-        last = size // 2
-        bits += block_weight(last // PERIOD) * int(weighted[last % PERIOD]) * int(flat[-1:].view(np.uint32)[0])
-    return Fingerprint(bits % 2**64, *_rounded(squares, total, size, largest, projected))
-
-
-@functools.cache
-def _ones() -> Array:
-    return np.ones(2 * PERIOD, np.float32)
-
-
-def _weighted(words: Array, weighted: Array, buffer: Array) -> int:
-    room = buffer[: len(words)]
-    np.right_shift(words, _HALF, out=room)
-    np.bitwise_xor(room, words, out=room)
-    np.multiply(room, weighted[: len(words)], out=room)
-    return int(room.sum())
-
-
-def _hash(content: Array) -> int:
-    """Of bytes."""
-    whole = np.zeros(-(-len(content) // 8), np.uint64)
-    whole.view(np.uint8)[: len(content)] = content
-    buffer, bits = np.empty(min(PERIOD, len(whole)), np.uint64), 0
-    for block in range(-(-len(whole) // PERIOD)):
-        bits += block_weight(block) * _weighted(whole[PERIOD * block : PERIOD * (block + 1)], weights(), buffer)
-    return bits % 2**64
-
-
-def _figures_of_any(flat: Array) -> tuple[float, float, float, float]:
-    if not flat.size:
-        return 0.0, 0.0, 0.0, 0.0
-    with np.errstate(all="ignore"):
-        wide = flat.view(flat.real.dtype) if np.iscomplexobj(flat) else flat
-        wide = wide.astype(np.float64)
-        projected = float(np.dot(wide, np.resize(signs(), len(wide)) if len(wide) > len(signs()) else signs()[: len(wide)]))
-        return _rounded(float(np.dot(wide, wide)), float(wide.sum()), len(wide), float(np.abs(wide).max()), projected)
-
-
-def _rounded(squares: float, total: float, size: int, largest: float, projected: float) -> tuple[float, float, float, float]:
+            mixed = buffer[: len(chunk)]
+            np.right_shift(chunk, _HALF, out=mixed)
+            np.bitwise_xor(mixed, chunk, out=mixed)
+            np.multiply(mixed, weights()[: len(chunk)], out=mixed)
+            bits += block_weight(block) * int(mixed.sum())
+            part = numbers[2 * PERIOD * block : 2 * PERIOD * (block + 1)]
+            if len(part):
+                part = part if part.dtype == np.float32 else part.astype(np.float64)
+                squares += float(np.dot(part, part))
+                total += float(part.sum())
+                projected += float(np.dot(part, signs()[: len(part)]))
+                largest = max(largest, float(part.max()), -float(part.min())) if largest == largest else largest
     norm = math.sqrt(squares) if squares >= 0 else squares
-    return norm, total / size if size else 0.0, largest, projected
+    return Fingerprint(bits % 2**64, norm, total / len(numbers) if len(numbers) else 0.0, largest, projected)
 
 
 def of_bfloat16(words: Array) -> Fingerprint:
     """The fingerprint of a bfloat16 tensor, from its bits as uint16."""
     flat = np.ascontiguousarray(words).reshape(-1)
-    wide = (flat.astype(np.uint32) << 16).view(np.float32)
-    return Fingerprint(_hash(flat.view(np.uint8)), *_figures_of_any(wide))
-
-
-class OnDevice(Protocol):
-    """What computes fingerprints of Torch tensors where they live."""
-
-    def add(self, tensor: Any) -> None:
-        """One tensor."""
-
-    def take(self) -> tuple[Array, Array]:
-        """Hashes and figures of all since the last call."""
+    return fingerprint(flat, (flat.astype(np.uint32) << 16).view(np.float32))
 
 
 class StepFingerprints:
@@ -157,14 +114,14 @@ class StepFingerprints:
     True
     """
 
-    def __init__(self, device: OnDevice | None = None) -> None:
+    def __init__(self, device: Any = None) -> None:
         self._number = 0  # tensors since the last :meth:`take`
         self._ends: list[int] = []  # of the steps that have ended
         self._small: list[Array] = []  # that wait, their sizes and places
         self._sizes: list[int] = []
         self._places: list[int] = []
         self._ready: list[tuple[Sequence[int], Array, Array]] = []  # places, hashes and figures
-        self._device = device  # collects tensors on a GPU
+        self._device = device  # a :class:`.device_fingerprints.DeviceFingerprints`, for tensors on a GPU
         self._on_device: list[int] = []
 
     def add(self, array: Array, *, bfloat16: bool = False) -> None:
@@ -185,8 +142,6 @@ class StepFingerprints:
 
     def add_on_device(self, tensor: Any) -> None:
         """One tensor of Torch on a GPU."""
-        if self._device is None:
-            raise ValueError(tr("no device= computes fingerprints"))
         self._on_device.append(self._number)
         self._device.add(tensor)
         self._number += 1

@@ -9,9 +9,9 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +63,65 @@ class OwnTensors:
         return known is not None and known() is tensor
 
 
-class Writer:
+class StepRecorder:
+    """What recordings of single tensors and of fingerprints do alike when observers tell of optimizers' steps and of clipping.
+
+    Attributes:
+        step: the number of the step.
+        active: whether this step is recorded.
+        inside: of a step or clipping, whose own calls are none of the program's.
+    """
+
+    active: Any
+
+    def __init__(self, first_step: int) -> None:
+        self.step, self.inside = first_step, False
+        self._clipped: dict[int, Settings] = {}  # how the program clipped gradients, by their parameters' identity
+        self._settings = WrittenSettings()
+        self._updated = False  # an optimizer ran: what is computed next belongs to the next step
+
+    def clipping(self, parameters: Iterable[Any], clip: Settings) -> None:
+        """The program is about to clip these parameters' gradients, as a step may do itself, and how: they are written before."""
+        with paused():
+            self._in_step(parameters := list(parameters))
+            self._clipped.update(dict.fromkeys(map(id, parameters), clip))
+
+    def updating(self, parameters: Iterable[Any], optimizer: Any = None, reader: Any = None) -> None:
+        """An optimizer's step begins: the gradients of the model's parameters as it uses them, changed or not, before clipping.
+
+        ``reader`` reads its settings.
+        """
+        with paused():
+            parameters, clipped = list(parameters), self._clipped
+            self._in_step([parameter for parameter in parameters if id(parameter) not in clipped] if clipped else parameters)
+            if optimizer is not None and self.active:
+                event = self._settings.event(self.step, optimizer, reader, clipped, self._namer(parameters))
+                if event is not None:
+                    self._write_event(encode(event))
+            for parameter in parameters if clipped else ():
+                clipped.pop(id(parameter), None)
+
+    def clipped(self, gradients: Iterable[tuple[Any, Any]], norm: Any) -> None:
+        """Parameters and their gradients behind clipping, and the norm by which they were clipped, if any."""
+        raise NotImplementedError
+
+    def stepped(self, parameters: Iterable[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
+        """An optimizer has updated these parameters; what it keeps for them."""
+        raise NotImplementedError
+
+    def _in_step(self, parameters: Iterable[Any]) -> None:
+        """Gradients as a step uses them."""
+        raise NotImplementedError
+
+    def _namer(self, parameters: Sequence[Any]) -> Callable[[Any], str]:
+        """What tells the names of an optimizer's parameters."""
+        raise NotImplementedError
+
+    def _write_event(self, line: bytes) -> None:
+        raise NotImplementedError
+
+
+class Writer(StepRecorder):
     """Turns tensors into records.
 
     Args:
@@ -88,20 +146,16 @@ class Writer:
         gradients: Named | None = None,
         states: bool = False,
     ) -> None:
+        super().__init__(first_step)
         self._file, self._full, self._steps, self._states = file, full, steps, states
         self._weights, self._parameters, self._gradients = weights, parameters, gradients
-        self._clipped: dict[
-            int, Settings
-        ] = {}  # how gradients were clipped that were written before, by their parameters' identity
-        self._settings = WrittenSettings()
         self._last: dict[tuple[str, str, str], str] = {}  # digests of the parameters and gradients that were written last
         self._inputs: set[str] = set()  # digests of the inputs of this step
         self.own = OwnTensors()
         self._busy = threading.local()
-        self._call, self.step = 0, first_step
-        self._updated = False  # an optimizer ran: what is computed next belongs to the next step
+        self._call = 0
         self._begun = False  # the weights at the start are written
-        self.inside = self.late = False  # of a step or clipping; backwards end unseen, so that steps look for gradients
+        self.late = False  # backwards end unseen, so that steps look for gradients
 
     @property
     def busy(self) -> bool:
@@ -185,16 +239,8 @@ class Writer:
         if not self._updated and not self._clipped:
             self._named("gradient", self._gradients)
 
-    def clipping(self, parameters: Iterable[Any], clip: Settings) -> None:
-        """The program is about to clip these parameters' gradients, as a step may do itself: they are written before that."""
-        with paused():
-            if self.late:
-                self.gradients()
-            self._in_step(parameters := list(parameters))
-            self._clipped.update(dict.fromkeys(map(id, parameters), clip))
-
     def clipped(self, gradients: Iterable[tuple[Any, Any]], norm: Any) -> None:
-        """Gradients behind clipping, and the norm by which they were clipped, if any."""
+        """See :class:`StepRecorder`."""
         if self._gradients is None or not self.active:
             return
         with paused():
@@ -203,29 +249,22 @@ class Writer:
                 self._tree({"kind": "note", "name": NORM, "layer": ""}, norm)
             self._of_parameters(CLIPPED, ((parameter, "", gradient) for parameter, gradient in gradients))
 
-    def updating(self, parameters: Iterable[Any], optimizer: Any = None, reader: Any = None) -> None:
-        """An optimizer's step begins: the gradients of the model's parameters as it uses them, changed or not, before clipping."""
-        with paused():
-            if self.late:
-                self.gradients()
-            parameters = list(parameters)
-            self._in_step(parameter for parameter in parameters if id(parameter) not in self._clipped)
-            if optimizer is not None and self.active:
-                names = {id(parameter): f"parameter {place}" for place, parameter in enumerate(parameters)}
-                names |= {id(tensor): name for name, tensor in (self._weights() if self._weights is not None else ())}
-                name = names.__getitem__
-                event = self._settings.event(self.step, optimizer, reader, self._clipped, lambda parameter: name(id(parameter)))
-                if event is not None:
-                    self._file.lines(encode(event), 0)
-            for parameter in parameters:
-                self._clipped.pop(id(parameter), None)
-
     def _in_step(self, parameters: Iterable[Any]) -> None:
+        if self.late:
+            self.gradients()
         if self._gradients is not None:
             self._of_parameters(IN_STEP, ((parameter, "", gradient_in_step(parameter)) for parameter in parameters))
 
+    def _namer(self, parameters: Sequence[Any]) -> Callable[[Any], str]:
+        names = {id(parameter): f"parameter {place}" for place, parameter in enumerate(parameters)}
+        names |= {id(tensor): name for name, tensor in (self._weights() if self._weights is not None else ())}
+        return lambda parameter: names[id(parameter)]
+
+    def _write_event(self, line: bytes) -> None:
+        self._file.lines(line, 0)
+
     def stepped(self, parameters: object, states: Callable[[], Iterable[OptimizerState]]) -> None:
-        """An optimizer's step has ended: what the optimizer keeps for the model's parameters, if it is recorded."""
+        """See :class:`StepRecorder`."""
         with paused():
             self._of_parameters(STATE, states() if self._states else ())
         self.updated()
@@ -333,30 +372,8 @@ def gradient_in_step(parameter: Any) -> Any:
     return main if main is not None else parameter.grad
 
 
-class SeesSteps(Protocol):
-    """What is told of optimizers' steps and of clipping.
-
-    Attributes:
-        inside: of a step or clipping, whose own calls are none of the program's.
-    """
-
-    inside: bool
-
-    def clipping(self, parameters: list[Any], clip: Settings) -> None:
-        """The program is about to clip these parameters' gradients, and how."""
-
-    def clipped(self, gradients: list[tuple[Any, Any]], norm: Any) -> None:
-        """Parameters and their gradients behind clipping; the norm by which that was done, or None."""
-
-    def updating(self, parameters: list[Any], optimizer: Any, reader: Any) -> None:
-        """An optimizer is about to update these parameters; ``reader`` reads its settings."""
-
-    def stepped(self, parameters: list[Any], states: Callable[[], Iterable[OptimizerState]]) -> None:
-        """An optimizer has updated these parameters; what it keeps for them."""
-
-
 @contextlib.contextmanager
-def inside(run: SeesSteps) -> Iterator[None]:
+def inside(run: StepRecorder) -> Iterator[None]:
     """A framework's own step or clipping runs."""
     run.inside = True
     try:
@@ -586,9 +603,7 @@ class Recording:
         if self.framework == "paddle":
             prepare()
         options = self._options
-        fingerprints = options["values"] == "fingerprint"
         side = importlib.import_module(f".{self.framework}_run", __package__)
-        light = importlib.import_module(f".{self.framework}_fingerprints", __package__) if fingerprints else None
         self._make_room()
         ranks = 1 if self._alone else processes()
         header = {"rank": rank(), "ranks": ranks, "framework": self.framework, "options": options, **side.surroundings()}
@@ -596,9 +611,9 @@ class Recording:
             header["split_axes"] = axes
         header |= {name: text for name, text in self._origins() if text}
         self._began = time.perf_counter()
-        if light is not None:
+        if options["values"] == "fingerprint":
             self._file = RecordFile(self.folder, header, 0)
-            self._observer = light.observer(self._file, self._model, options["every"], options.get("first_step", 0))
+            self._observer = side.fingerprints(self._file, self._model, options["every"], options.get("first_step", 0))
             self._writer = self._observer.run
         else:
             self._file = RecordFile(self.folder, header, options["budget"])
