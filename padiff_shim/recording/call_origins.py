@@ -89,8 +89,11 @@ class OriginFinder:
     def step(self, rows: Sequence[TensorRow]) -> None:
         """The rows of one step."""
         for row in rows:
-            if row.a is not None and row.b is not None and row.a.kind == "op" and _bits_differ(row):
-                self._call(row, row.a, row.b)
+            a, b = row.a, row.b
+            if a is None or b is None or a.kind != "op":
+                continue
+            if row.differs or (a.digest and b.digest and a.digest != b.digest):  # in any bit, whatever counts elsewhere
+                self._call(row, a, b)
 
     def _call(self, row: TensorRow, a: Tensor, b: Tensor) -> None:
         if a.reads is None or b.reads is None or a.call in self._calls:
@@ -102,7 +105,11 @@ class OriginFinder:
             kernels = {a.reads.kernels or self._framework, b.reads.kernels or self._framework}
             if len(kernels) > 1:
                 details = (*details, tr("one run used Paddle's kernel, the other Torch's, in a mode of padiff_shim"))
-            self._add(kind, row, _kernel(a, self._headers, kernels), details, a.reads.family, min(kernels))
+            known = kind in (ARGUMENTS, RANDOM)
+            switches = () if known else tuple(candidates(*self._headers, a.reads.family, min(kernels)))
+            if kind == CALL and not switches:
+                details = (*details, *_nothing_known(self._headers))
+            self._origins.add(CallOrigin(kind, row, _kernel(a, self._headers, kernels), details, switches))
         elif equal is False:
             self._origins.carried += 1
 
@@ -120,27 +127,14 @@ class OriginFinder:
                 tr(
                     "{name} lies {a} in a, {b} in b",
                     name=first.name,
-                    a=_lies(first.strides, ordered),
-                    b=_lies(second.strides, ordered),
+                    a=tr("with strides {strides}", strides=first.strides) if first.strides else ordered,
+                    b=tr("with strides {strides}", strides=second.strides) if second.strides else ordered,
                 )
                 for first, second in strides
             )
         if a.draws or b.draws or not a.operands:
             return RANDOM, (tr("it draws random numbers, and the generators are in other states"),)
         return CALL, ()
-
-    def _add(self, kind: str, row: TensorRow, kernel: str, details: tuple[str, ...], family: str, kernels: str) -> None:
-        switches = tuple(candidates(*self._headers, family, kernels)) if kind not in (ARGUMENTS, RANDOM) else ()
-        if kind == CALL and not switches:
-            details = (*details, *_nothing_known(self._headers))
-        self._origins.add(CallOrigin(kind, row, kernel, details, switches))
-
-
-def _bits_differ(row: TensorRow) -> bool:
-    """Whether two results differ in any bit, whatever counts as a difference elsewhere."""
-    assert row.a is not None
-    assert row.b is not None
-    return row.differs or (bool(row.a.digest and row.b.digest) and row.a.digest != row.b.digest)
 
 
 def _equal_operands(a: CallReads, b: CallReads) -> bool | None:
@@ -162,10 +156,6 @@ def other_arguments(a: CallReads, b: CallReads) -> list[tuple[str, str, str]]:
         return []
     common = [name for name in a.arguments if name in b.arguments]
     return [(name, a.arguments[name], b.arguments[name]) for name in common if a.arguments[name] != b.arguments[name]]
-
-
-def _lies(strides: str, ordered: str) -> str:
-    return tr("with strides {strides}", strides=strides) if strides else ordered
 
 
 def _kernel(a: Tensor, headers: tuple[Mapping[str, Any], Mapping[str, Any]], kernels: set[str]) -> str:

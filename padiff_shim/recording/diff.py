@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from .reasons import reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import WEIGHT, Tensor, parameter_name
+from .tensors import WEIGHT, Tensor, numbered, parameter_name
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _STEP_TENSORS = 10**6  # more than a step of fingerprints has
@@ -133,7 +133,7 @@ def diff(
         compared.append(_compare(one_run, other_run, difference, tolerances))
     _in_step(compared, difference)
     headers = first[0].header, first[1].header
-    switches = [] if first[0].framework != first[1].framework else candidates(*headers, "", first[0].framework)
+    switches = [] if first[0].framework != first[1].framework else list(candidates(*headers, "", first[0].framework))
     difference.settings.conclude()
     difference.reason = reason_of(difference, None, switches)
     difference.notes = [*difference.notes, *_notes(both, chosen)]
@@ -547,8 +547,12 @@ def _loss(step: RecordedStep) -> float | None:
 def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> list[Pair]:
     """What both runs were given, side by side: in one framework by name, place and step, between two in the order of the runs."""
     if not crossing:
-        waiting = dict(_placed(second.inputs))
-        pairs: list[Pair] = [(tensor, waiting.get(key)) for key, tensor in _placed(first.inputs)]
+        placed, taken = (
+            numbered(side.inputs, lambda tensor: (tensor.name, tensor.tensor, tensor.layer, tensor.step))
+            for side in (first, second)
+        )
+        waiting = dict(taken)
+        pairs: list[Pair] = [(tensor, waiting.get(key)) for key, tensor in placed]
     else:
         data = [[tensor for tensor in side.inputs if tensor.tensor != WEIGHT] for side in (first, second)]
         weights = [
@@ -560,11 +564,6 @@ def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> lis
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
 
 
-def _placed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
-    """Each input with what takes it, its step, and which of those it is."""
-    return _numbered(tensors, lambda tensor: (tensor.name, tensor.tensor, tensor.layer, tensor.step))
-
-
 def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin, partners: ExpectedPartners) -> TensorRow:
     if a is None or b is None:
         return TensorRow(rank, a, b, None, partners.lacking(a, b))
@@ -573,26 +572,13 @@ def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin,
 
 def _by_name(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:
     """Parameters or gradients by name and step; those without a namesake by shape and values."""
-    waiting = dict(_keyed(second))
-    pairs: list[Pair] = [(tensor, waiting.pop(key, None)) for key, tensor in _keyed(first)]
+    keyed, others = (
+        numbered(side, lambda tensor: (parameter_name(tensor.name), tensor.tensor, tensor.step)) for side in (first, second)
+    )
+    waiting = dict(others)
+    pairs: list[Pair] = [(tensor, waiting.pop(key, None)) for key, tensor in keyed]
     left = [a for a, b in pairs if a is not None and b is None]
     return [pair for pair in pairs if pair[1] is not None] + align(left, list(waiting.values()))
-
-
-def _keyed(tensors: Sequence[Tensor]) -> list[tuple[Any, Tensor]]:
-    """Each with its name, its step, and which of those it is."""
-    return _numbered(tensors, lambda tensor: (parameter_name(tensor.name), tensor.tensor, tensor.step))
-
-
-def _numbered(tensors: Sequence[Tensor], key: Callable[[Tensor], Any]) -> list[tuple[Any, Tensor]]:
-    """Each with its key and the number of earlier ones with that key."""
-    count: Counter[Any] = Counter()
-    numbered = []
-    for tensor in tensors:
-        name = key(tensor)
-        numbered.append(((name, count[name]), tensor))
-        count[name] += 1
-    return numbered
 
 
 def _ordered(pairs: list[Pair]) -> list[Pair]:

@@ -107,6 +107,11 @@ class StepDifference:
     largest: float = 0.0
     first: str = ""
 
+    @property
+    def loss_distance(self) -> float:
+        """How far the losses are apart; 0 where they are not known."""
+        return 0.0 if self.losses[0] is None or self.losses[1] is None else abs(self.losses[0] - self.losses[1])
+
     def count(self, kind: str, equal: int, compared: int) -> None:
         """Add tensors of a kind."""
         before = self.kinds.get(kind, (0, 0))
@@ -321,6 +326,8 @@ class Difference(Presented):
 
     def to_dict(self) -> dict[str, Any]:
         """All of it in plain types (JSON)."""
+        parts = hashed(self) if self.reported else ()
+        hashes = {str(title): [list(map(str, hash_cells(row))) for row in rows] for title, rows in parts}
         return {
             "headline": self.answer,
             "right": bool(self),
@@ -347,11 +354,8 @@ class Difference(Presented):
             "not_joined": [list(entry) for entry in self.not_joined],
             "steps": [step.to_dict() for step in self.steps],
             "rows": [row.to_dict() for row in self.rows],
-            **({"headers": list(map(dict, self.headers)), "hashes": self._hashes()} if self.reported else {}),
+            **({"headers": list(map(dict, self.headers)), "hashes": hashes} if self.reported else {}),
         }
-
-    def _hashes(self) -> dict[str, list[list[str]]]:
-        return {str(title): [list(map(str, hash_cells(row))) for row in rows] for title, rows in hashed(self)}
 
     @property
     def findings(self) -> list[Finding]:
@@ -434,7 +438,10 @@ class EqualWithin(NamedTuple):
         if self.equal is None or distance.identical or distance.how != "values" or distance.layout:
             return None
         values = a.values(), b.values()
-        return None if values[0] is None or values[1] is None else accepts(self.equal, values[0], values[1], _name(b))
+        if values[0] is None or values[1] is None:
+            return None
+        name = " ".join(filter(None, (b.kind, b.name, "" if b.tensor == "out" else b.tensor, b.layer)))  # "op softmax blocks.0"
+        return accepts(self.equal, values[0], values[1], name)
 
     def absolute(self, tensor: Tensor) -> float:
         """``atol`` for a tensor of b."""
@@ -457,8 +464,3 @@ def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Tens
     accepted = tolerances.accepts(a, b, distance)
     accepted = distance.within(tolerances.absolute(b), tolerances.rtol, scale) if accepted is None else accepted
     return TensorRow(rank, a, b, distance, turned or not accepted)
-
-
-def _name(tensor: Tensor) -> str:
-    """What a tensor is called for a comparator of the user's own: ``"gradient blocks.0.weight"``, ``"op softmax blocks.0"``."""
-    return " ".join(filter(None, (tensor.kind, tensor.name, "" if tensor.tensor == "out" else tensor.tensor, tensor.layer)))

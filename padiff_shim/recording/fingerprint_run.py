@@ -63,7 +63,6 @@ class FingerprintRun(StepRecorder):
         self._roots: list[tuple[Framework, bool]] = []  # models, and whether they have parameters of their own
         self._layers: dict[int, Of] = {}  # by identity
         self._names: dict[int, tuple[Of, ...]] = {}  # of gradients, clipped ones and parameters, by the parameter's identity
-        self._spans: dict[tuple[int, ...], str] = {}
         self._running: list[Of] = []
         self.thread = threading.get_ident()
         self._changed = list[bytes]()  # events of optimizers that are to be written
@@ -270,7 +269,13 @@ class FingerprintRun(StepRecorder):
         """The step has ended. Short steps are written together: a killed process loses less than :data:`_LATEST` seconds."""
         if self._of:
             self._step.end_step()
-            self._ended.append((self.step, self._span()))
+            spans: list[int] = []  # of the numbers of the step's tensors: begin, end behind the last, begin, end...
+            for number in self._of:
+                if spans and spans[-1] == number:
+                    spans[-1] += 1
+                else:
+                    spans += [number, number + 1]
+            self._ended.append((self.step, ",".join(map(str, spans))))
             self.records += len(self._of)
             self._of = []
             if self._starts:
@@ -296,22 +301,6 @@ class FingerprintRun(StepRecorder):
         if lines:
             self._file.lines(b"".join(lines), records)
         self._wrote = time.perf_counter()
-
-    def _span(self) -> str:
-        """The numbers of the step's tensors as spans: begin, end behind the last, begin, end..."""
-        key = tuple(self._of)
-        text = self._spans.get(key)
-        if text is None:
-            spans: list[int] = []
-            for number in key:
-                if spans and spans[-1] == number:
-                    spans[-1] += 1
-                else:
-                    spans += [number, number + 1]
-            if len(self._spans) > 64:
-                self._spans.clear()
-            text = self._spans[key] = ",".join(map(str, spans))
-        return text
 
 
 _LOSS: Of = (LOSS, LOSS, "", "")

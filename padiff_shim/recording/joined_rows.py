@@ -81,7 +81,7 @@ class JoinedRows:
                 distance = by_figures(a, b)
                 yield TensorRow(self._rank, a, b, distance, not distance.identical)
             return
-        yield self._worst([tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances) for pair in joined])
+        yield max([tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances) for pair in joined], key=_badness)
 
     def _data(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[TensorRow]:
         joined = put_together(a, b, crossing=tolerances.crossing)
@@ -96,7 +96,7 @@ class JoinedRows:
                 distance = Distance(same, how="digest", elements=pair.a.size, different=0 if same else pair.a.size)
                 rows.append(TensorRow(self._rank, pair.a, pair.b, distance, not same))
         if rows and not (joined[0].split and all(row.differs for row in rows)):  # else each rank has made it of its own place
-            yield self._worst(rows)
+            yield max(rows, key=_badness)
 
     def _same_samples(self, first: Sequence[str], second: Sequence[str], pair: tuple[Tensor, Tensor]) -> bool:
         """Whether both runs read the same samples: in one order, or in the order that the first such data of a step shows.
@@ -107,19 +107,19 @@ class JoinedRows:
             return True
         if len(set(first)) == len(first) and sorted(first) == sorted(second) and not self._order:
             self._order = tuple(first.index(sample) for sample in second)
-            self._difference.notes += [note for note in [self._turns(pair)] if note not in self._difference.notes]
+            side = next(side for side, tensor in zip("ab", pair) if isinstance(tensor, RankTensor))
+            note = tr("samples lie over the ranks of {side} in another order, by their digests; it is undone", side=side)
+            self._difference.notes += [note] if note not in self._difference.notes else []
         return len(self._order) == len(first) and [first[place] for place in self._order] == list(second)
-
-    def _turns(self, pair: tuple[Tensor, Tensor]) -> str:
-        sides = [side for side, tensor in zip("ab", pair) if isinstance(tensor, RankTensor)]
-        return tr("samples lie over the ranks of {side} in another order, by their digests; it is undone", side=sides[0])
 
     def rows(self, pairs: Sequence[Pair], tolerances: EqualWithin, partners: ExpectedPartners) -> list[TensorRow]:
         """What both runs computed in a step, measured."""
         self.lost = set()
-        if self._order:
-            for a, b in pairs:
-                self._arrange(a, b)
+        for a, b in pairs if self._order else ():  # the order of the samples, for the side that has them on several ranks
+            if isinstance(a, RankTensor):
+                a.order = self._order
+            elif isinstance(b, RankTensor):
+                b.order = tuple(self._order.index(place) for place in range(len(self._order)))
         self._choose_gradient_ways(pairs, tolerances)
         _note_sums([tensor for pair in pairs for tensor in pair if isinstance(tensor, RankTensor)])
         measured: list[tuple[TensorRow, bool]] = []  # and whether ranks hold parts of it that were not concatenated
@@ -140,13 +140,6 @@ class JoinedRows:
                 measured += self._joined_row(a, b, tolerances)
         return _backwards(self._without_intermediate(measured))
 
-    def _arrange(self, a: Tensor | None, b: Tensor | None) -> None:
-        """Write the order of the samples into the side that has them on several ranks."""
-        if isinstance(a, RankTensor):
-            a.order = self._order
-        elif isinstance(b, RankTensor):
-            b.order = tuple(self._order.index(place) for place in range(len(self._order)))
-
     def _joined_row(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[tuple[TensorRow, bool]]:
         """The row of two tensors of which one lies on several ranks, if they can be put together."""
         joined = put_together(a, b, crossing=tolerances.crossing)
@@ -166,7 +159,7 @@ class JoinedRows:
                 hole = tr("shards: the rule or mark on {tensor} does not give the shape in the other run", tensor=ruled)
                 self._difference.holes += [hole] if hole not in self._difference.holes else []
             return
-        row = self._worst([self._measured(pair, tolerances) for pair in joined])
+        row = max([self._measured(pair, tolerances) for pair in joined], key=_badness)
         if row.differs and _scales(a) and _scales(b):
             row = min((row, *self._added_up(a, b, tolerances)), key=_badness)
         if row.differs:
@@ -200,7 +193,7 @@ class JoinedRows:
                     side.way = way
             joined = put_together(a, b, crossing=tolerances.crossing) if chosen != (None, None) else NotJoined("")
             if not isinstance(joined, NotJoined):
-                row = self._worst([self._measured(pair, tolerances) for pair in joined])
+                row = max([self._measured(pair, tolerances) for pair in joined], key=_badness)
                 if not row.differs:
                     self._difference.notes += [note for note in self._rules(a, b, chosen) if note not in self._difference.notes]
                     return row
@@ -241,7 +234,7 @@ class JoinedRows:
                     side.way = way
             joined = put_together(a, b, crossing=tolerances.crossing)
             if not isinstance(joined, NotJoined):
-                yield self._worst([self._measured(pair, tolerances) for pair in joined])
+                yield max([self._measured(pair, tolerances) for pair in joined], key=_badness)
 
     @property
     def _rank(self) -> int:
@@ -251,11 +244,6 @@ class JoinedRows:
         row = tensor_row(_rank_of(pair, self._rank), pair.a, pair.b, tolerances)
         words = [side.joined for side in (pair.a, pair.b) if isinstance(side, JoinedTensor) and side.joined]
         return dataclasses.replace(row, joined=join_words("; ", words))
-
-    def _worst(self, rows: Sequence[TensorRow]) -> TensorRow:
-        """Of ranks that should hold the same, the one that is farthest from its partner."""
-
-        return max(rows, key=_badness)
 
     def _not_paired(self, tensor: Tensor, reason: str, detail: str = "") -> None:
         text = tr("{tensor} (step {step})", tensor=tensor, step=tensor.step) if tensor.step else str(tensor)

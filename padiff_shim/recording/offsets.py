@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from .reading import Recorded, RecordedStep
-from .tensors import WEIGHT, Tensor
+from .tensors import WEIGHT, Tensor, numbered
 
 _FORWARD = frozenset({"op", "layer", "loss"})
 
@@ -32,7 +31,8 @@ def begins_at(whole: Recorded, later: Recorded) -> int | None:
     for number, step in enumerate(whole.steps()):
         if number == 0:
             current = _digests(tensor for tensor in step.inputs if tensor.tensor == WEIGHT)
-        here = bool(weights) and _agree(current, weights)
+        common = current.keys() & weights.keys()  # buffers are not recorded behind each step of fingerprints
+        here = bool(common) and all(current[name] == weights[name] for name in common)
         if here and with_weights is None:
             with_weights = step.step
         if forward and _calls(step) == forward:
@@ -47,19 +47,8 @@ def _digests(tensors: Iterable[Tensor]) -> dict[str, str]:
     return {tensor.name: tensor.digest for tensor in tensors}
 
 
-def _agree(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
-    """Whether both have the same weights, as far as both know them; buffers are not recorded behind each step of fingerprints."""
-    common = [name for name in first if name in second]
-    return bool(common) and all(first[name] == second[name] for name in common)
-
-
 def _calls(step: RecordedStep) -> dict[Any, str]:
     """What a step's forward has computed: digests by kind, layer and name, and which of those it is."""
-    count = Counter[Any]()
-    calls: dict[Any, str] = {}
-    for tensor in step.tensors:
-        if tensor.kind in _FORWARD:
-            key = tensor.kind, tensor.layer, tensor.name, tensor.tensor
-            calls[(*key, count[key])] = tensor.digest
-            count[key] += 1
-    return calls
+    forward = (tensor for tensor in step.tensors if tensor.kind in _FORWARD)
+    known = numbered(forward, lambda tensor: (tensor.kind, tensor.layer, tensor.name, tensor.tensor))
+    return {key: tensor.digest for key, tensor in known}

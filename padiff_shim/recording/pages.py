@@ -409,16 +409,11 @@ def _steps(difference: Difference) -> Iterator[doc.Part]:
         doc.Scatter([doc.ChartPoint(place, y) for place, y in sizes if 0 < y < math.inf], steps[-1].step, tr("step"), name)
         for name, sizes in (
             (tr("largest relative difference"), [(step.step, step.largest) for step in steps[::every]]),
-            (tr("difference of the loss"), [(step.step, _loss_distance(step)) for step in steps[::every]]),
+            (tr("difference of the loss"), [(step.step, step.loss_distance) for step in steps[::every]]),
         )
     ]
     table = doc.Table([*columns, doc.Column(tr("first that differs"))], rows, most=STEPS, rank=rank, total=len(steps))
     yield doc.Section(tr("Over the steps"), [doc.Only((doc.PAGE,), charts), table])
-
-
-def _loss_distance(step: StepDifference) -> float:
-    first, second = step.losses
-    return 0.0 if first is None or second is None else abs(first - second)
 
 
 def _chosen(steps: Sequence[StepDifference], most: int) -> list[int]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from .files import RECORDS, present
 from .fingerprints import FIGURES
 from .fusions import Fusion, gathered, renamed, taken_apart
 from .settings import ByName, ReadSettings
-from .tensors import INPUT, Array, Tensor, tensor_of
+from .tensors import INPUT, Tensor, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
 _HEAD = 200  # bytes of a record's line in which its kind stands
@@ -48,15 +48,6 @@ class RecordedStep:
     settings: list[tuple[int, ByName]] = field(default_factory=list)
 
 
-class FingerprintRow(NamedTuple):
-    """The fingerprints of one step: numbers of the tensors, their hashes (uint64), and a row of figures (float64) each."""
-
-    step: int
-    numbers: tuple[int, ...]
-    bits: Array
-    figures: Array
-
-
 class Recorded:
     """What one process wrote down.
 
@@ -70,7 +61,7 @@ class Recorded:
         gathers: fused layers of the other run, as which separate ones are read.
         offset: what is added to the numbers of steps.
 
-    Once :meth:`steps` or :meth:`rows` has been read to its end:
+    Once :meth:`steps` has been read to its end:
 
     Attributes:
         ended: how the run ended; "" if the process was killed.
@@ -157,7 +148,7 @@ class Recorded:
         Raises:
             FileError: the file cannot be read.
         """
-        for step in map(self._of_row, self.rows()) if self.has_fingerprints else self._steps_of_values():
+        for step in self._steps_of_fingerprints() if self.has_fingerprints else self._steps_of_values():
             settings = self._settings.at(step.step)
             step.settings = [
                 (self.rank, renamed(settings, self.fusions, self.gathers) if self.fusions or self.gathers else settings)
@@ -207,12 +198,7 @@ class Recorded:
             kinds = {IN_STEP.encode() if kind == b"gradient" else kind for kind in kinds}
         return {kind.decode("ascii", "replace") for kind in kinds}
 
-    def rows(self) -> Iterator[FingerprintRow]:
-        """The steps in their order, of a recording of fingerprints.
-
-        Raises:
-            FileError: the file cannot be read.
-        """
+    def _steps_of_fingerprints(self) -> Iterator[RecordedStep]:
         self._read, known = 0, dict[tuple[int, ...], tuple[int, ...]]()
         damaged = 0
         for event in self._events():
@@ -223,18 +209,19 @@ class Recorded:
                 tables = enumerate(event["tensors"], len(self.described))
                 self.described += [tensor_of({**table, "index": index}, self.path.parent) for index, table in tables]
             elif event["type"] == "step":
-                row = self._row(event, known)
-                if row is None:
+                step = self._fingerprints(event, known)
+                if step is None:
                     damaged += 1
                     continue
-                self._read += len(row.numbers)
-                yield row
+                self._read += len(step.numbers)
+                yield step
         if damaged:
             self.holes.append(
                 tr("{name}: {steps} and left out", name=self.path.name, steps=many(damaged, "step is damaged", "steps are damaged"))
             )
 
-    def _row(self, event: Mapping[str, Any], known: dict[tuple[int, ...], tuple[int, ...]]) -> FingerprintRow | None:
+    def _fingerprints(self, event: Mapping[str, Any], known: dict[tuple[int, ...], tuple[int, ...]]) -> RecordedStep | None:
+        """A step as one of single tensors; None where it is damaged."""
         spans = tuple(event["of"])
         numbers = known.get(spans)
         if numbers is None:
@@ -249,15 +236,11 @@ class Recorded:
             return None
         if len(bits) != count or len(figures) != count * len(FIGURES):
             return None
-        return FingerprintRow(event["step"] + self.offset, numbers, bits, figures.reshape(count, len(FIGURES)))
-
-    def _of_row(self, row: FingerprintRow) -> RecordedStep:
-        """A step of fingerprints as one of single tensors."""
-        step = RecordedStep(row.step, numbers=row.numbers, bits=row.bits.tobytes())
-        for place, (number, bits, figures) in enumerate(zip(row.numbers, row.bits.tolist(), row.figures.tolist())):
+        step = RecordedStep(event["step"] + self.offset, numbers=numbers, bits=bits.tobytes())
+        for place, (number, word, values) in enumerate(zip(numbers, bits.tolist(), figures.reshape(count, -1).tolist())):
             tensor = copy.copy(self.described[number])
-            tensor.step, tensor.index, tensor.digest = row.step, row.step * 10**6 + place, f"{bits:016x}"
-            tensor.figures = dict(zip(FIGURES, figures))
+            tensor.step, tensor.index, tensor.digest = step.step, step.step * 10**6 + place, f"{word:016x}"
+            tensor.figures = dict(zip(FIGURES, values))
             tensor.kind = IN_STEP if tensor.kind == "gradient" else tensor.kind
             (step.inputs if tensor.kind == INPUT else step.tensors).append(tensor)
         return step
@@ -301,11 +284,6 @@ def side_by_side(a: Iterator[RecordedStep], b: Iterator[RecordedStep], begin: in
         first, second = next(a, None) if here[0] else first, next(b, None) if here[1] else second
 
 
-def _records(path: Path) -> int:
-    with open_log(path) as file:
-        return sum(line.startswith(b'{"type":"tensor"') for line in file)
-
-
 def read(folder: Path) -> dict[int, Recorded]:
     """Rank -> what its process wrote. Of forked children there is a remark.
 
@@ -326,13 +304,15 @@ def read(folder: Path) -> dict[int, Recorded]:
     for recorded in sorted(map(Recorded, paths), key=lambda recorded: ("parent" in recorded.header, recorded.path.name)):
         first = by_rank.setdefault(recorded.rank, recorded)
         if first is not recorded:
+            with open_log(recorded.path) as file:
+                records = sum(line.startswith(b'{"type":"tensor"') for line in file)
             whose = tr("a forked child") if "parent" in recorded.header else tr("another process of the same rank")
             beside.setdefault(recorded.rank, []).append(
                 tr(
                     "{name}, of {whose}, was not compared ({records})",
                     name=recorded.path.name,
                     whose=whose,
-                    records=many(_records(recorded.path), "record"),
+                    records=many(records, "record"),
                 )
             )
     for rank, remarks in beside.items():

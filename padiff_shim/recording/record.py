@@ -607,9 +607,13 @@ class Recording:
         self._make_room()
         ranks = 1 if self._alone else processes()
         header = {"rank": rank(), "ranks": ranks, "framework": self.framework, "options": options, **side.surroundings()}
-        if self._model is not None and (axes := _split_axes(side.view.named(self._model))):
-            header["split_axes"] = axes
-        header |= {name: text for name, text in self._origins() if text}
+        if self._model is not None:
+            if axes := _split_axes(side.view.named(self._model)):
+                header["split_axes"] = axes
+            known = {"configuration": provenance.configuration(self._model), "checkpoint": provenance.checkpoint(self._model)}
+            header |= {name: text for name, text in known.items() if text}
+        if text := command():
+            header["command"] = text
         self._began = time.perf_counter()
         if options["values"] == "fingerprint":
             self._file = RecordFile(self.folder, header, 0)
@@ -617,7 +621,17 @@ class Recording:
             self._writer = self._observer.run
         else:
             self._file = RecordFile(self.folder, header, options["budget"])
-            self._writer = self._full_writer(side)
+            weights = None if self._model is None else functools.partial(side.view.named, self._model)
+            self._writer = Writer(
+                self._file,
+                full=options["values"] == "full",
+                steps=range(*options["steps"]) if "steps" in options else None,
+                first_step=options.get("first_step", 0),
+                weights=weights,
+                parameters=weights if options["parameters"] else None,
+                gradients=functools.partial(_gradients, self._model) if options["gradients"] else None,
+                states=options["states"],
+            )
             self._observer = side.observer(
                 self._writer, self._model, calls=options["calls"], layers=options["layers"], warn=self._remark
             )
@@ -625,25 +639,6 @@ class Recording:
         self._observer.begin()
         _open[self.framework] = self
         return self
-
-    def _origins(self) -> Iterator[tuple[str, str]]:
-        """The command, the model's configuration, and the checkpoint of its weights."""
-        yield "command", command()
-        if self._model is not None:
-            yield "configuration", provenance.configuration(self._model)
-            yield "checkpoint", provenance.checkpoint(self._model)
-
-    def _full_writer(self, side: Any) -> Writer:
-        """The writer of single tensors."""
-        options = self._options
-        assert self._file is not None
-        weights = None if self._model is None else functools.partial(side.view.named, self._model)
-        named = {"parameters": weights if options["parameters"] else None}
-        named["gradients"] = functools.partial(_gradients, self._model) if options["gradients"] else None
-        steps = range(*options["steps"]) if "steps" in options else None
-        full = options["values"] == "full"
-        first = options.get("first_step", 0)
-        return Writer(self._file, full=full, steps=steps, first_step=first, weights=weights, states=options["states"], **named)
 
     def stop(self, how: str = "closed") -> None:
         """Write the last line; ``how`` the recorded program ended.

@@ -47,7 +47,8 @@ class WrittenSettings:
         """
         number, groups, before = self._written.get(id(optimizer)) or (len(self._written), reader.groups(optimizer), [])
         more = {**reader.clip(optimizer), **({BEGINS: True} if reader.begins(optimizer) else {})}
-        tables = [{**reader.settings(optimizer, group), **more, **_clip_of(group[1], clips)} for group in groups]
+        ways = [next((clips[id(weight)] for weight in group[1] if id(weight) in clips), {}) for group in groups]
+        tables = [{**reader.settings(optimizer, group), **more, **way} for group, way in zip(groups, ways)]
         for settings in tables:
             if settings["optimizer"] == "SGD" and "momentum" not in settings:
                 settings.pop(BEGINS, None)  # it keeps nothing at all
@@ -59,10 +60,6 @@ class WrittenSettings:
             for known, group in zip(tables, groups)
         ]
         return {"type": "optimizer", "step": step, "number": number, "groups": entries}
-
-
-def _clip_of(parameters: Sequence[Any], clips: Mapping[int, Settings]) -> Settings:
-    return next((clips[id(parameter)] for parameter in parameters if id(parameter) in clips), {}) if clips else {}
 
 
 class ReadSettings:

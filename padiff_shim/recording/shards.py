@@ -18,7 +18,7 @@ from ..errors import ArgumentError, described
 from ..runlog.events import NAMED
 from ..text import joined, tr
 from . import tensors as contents
-from .tensors import INPUT, Array, Tensor
+from .tensors import INPUT, Array, Tensor, numbered
 
 AUTO = "auto"
 SUM, MEAN, REPLICATE = "sum", "mean", "replicate"
@@ -196,7 +196,7 @@ def joints(tensor: RankTensor) -> Iterator[Joint]:
 def _inner_ways(tensor: RankTensor) -> Sequence[Way]:
     if len(tensor.parts[0]) == 1:
         return (ONE,)
-    axes = _axes(tensor, last_first=True)
+    axes = range(min(len(tensor.parts[0][0].shape), _AXES))[::-1]
     if tensor.way is not None:
         return (_ruled(tensor.way, len(tensor.parts[0][0].shape), equal=tensor.inner_equal),)
     if tensor.inner_equal:
@@ -208,7 +208,7 @@ def _outer_ways(tensor: RankTensor, *, split: bool) -> Sequence[Way]:
     """``split``: one rank holds all of its share of the data, so that a rule on a split speaks of the shares."""
     if len(tensor.parts) == 1:
         return (ONE,)
-    equal, axes = tensor.outer_equal, _axes(tensor, last_first=False)
+    equal, axes = tensor.outer_equal, range(min(len(tensor.parts[0][0].shape), _AXES))
     if tensor.way is not None and (split or not isinstance(tensor.way, int)):
         return (_ruled(tensor.way, len(tensor.parts[0][0].shape), equal=equal),)
     if equal:
@@ -226,11 +226,6 @@ def _ruled(way: Way, dimensions: int, *, equal: bool) -> Way:
     if isinstance(way, int):
         return way + dimensions if way < 0 else way
     return ONE if equal else EACH if way == REPLICATE else way
-
-
-def _axes(tensor: RankTensor, *, last_first: bool) -> Sequence[int]:
-    axes = range(min(len(tensor.parts[0][0].shape), _AXES))
-    return axes[::-1] if last_first else axes
 
 
 def reductions(tensor: RankTensor) -> Sequence[Way]:
@@ -429,7 +424,11 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
         return joined_tensor(part, array, rank, "", named)
     if tensor.kind == INPUT:
         return _inputs(tensor, way, named)
-    arrays = [[_values(part) for part in line] for line in parts]
+    arrays = [[part.values() for part in line] for line in parts]
+    for line, tensors in zip(arrays, parts):
+        for place, (array, part) in enumerate(zip(line, tensors)):
+            if array is None and part.size == 1 and "mean" in part.figures:  # the figures of a single number are it
+                line[place] = np.float32(part.figures["mean"]).reshape(part.shape)
     if any(array is None for line in arrays for array in line):
         return None
     dtype = parts[0][0].dtype
@@ -444,12 +443,6 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
         return joined_tensor(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), named)
     text = tr("{how}: ranks {ranks}", how=how, ranks=", ".join(map(str, ranks)))
     return joined_tensor(parts[0][0], array, rank, text, named)
-
-
-def _values(part: Tensor) -> Array | None:
-    """Those of a tensor; the figures of a single number are it."""
-    values, figures = part.values(), part.figures
-    return np.float32(figures["mean"]).reshape(part.shape) if values is None and part.size == 1 and "mean" in figures else values
 
 
 def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:
@@ -518,7 +511,11 @@ def _combined(arrays: Sequence[Array], way: Way, dtype: str) -> Array:
     wide = np.complex128 if np.iscomplexobj(arrays[0]) else np.float64
     total = np.sum([array.astype(wide) for array in arrays], axis=0)
     rounded = np.asarray(total if way == SUM else total / len(arrays)).astype(arrays[0].dtype)
-    return _to_bfloat16(rounded) if dtype == "bfloat16" else rounded
+    if dtype != "bfloat16":
+        return rounded
+    words = np.ascontiguousarray(rounded, np.float32).view(np.uint32)  # to the nearest that bfloat16 holds, ties to even
+    nearest = (words + np.uint32(0x7FFF) + ((words >> 16) & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(rounded), nearest.view(np.float32), rounded)
 
 
 def _arranged(array: Array, axis: int, order: Sequence[int]) -> Array:
@@ -528,13 +525,6 @@ def _arranged(array: Array, axis: int, order: Sequence[int]) -> Array:
     shape = array.shape
     samples = array.reshape(*shape[:axis], len(order), -1, *shape[axis + 1 :])
     return np.take(samples, order, axis).reshape(shape)
-
-
-def _to_bfloat16(array: Array) -> Array:
-    """float32 numbers, rounded to the nearest that bfloat16 holds, ties to even."""
-    words = np.ascontiguousarray(array, np.float32).view(np.uint32)
-    rounded = (words + np.uint32(0x7FFF) + ((words >> 16) & 1)) & np.uint32(0xFFFF0000)
-    return np.where(np.isfinite(array), rounded.view(np.float32), array)
 
 
 def joined_tensor(part: Tensor, array: Array, rank: int, words: str, named: Mapping[str, Any]) -> JoinedTensor:
@@ -563,34 +553,22 @@ def guess(tensors: Sequence[Tensor], partners: Sequence[Tensor], *, crossing: bo
 
     The shape is that of the tensor in the same place of the other run, where there is one that fits.
     """
-    places = dict(_places(partners))
-    for key, tensor in _places(tensors):
+    others, own = (
+        numbered(side, lambda tensor: (tensor.kind, tensor.name, tensor.layer, tensor.tensor)) for side in (partners, tensors)
+    )
+    places = dict(others)
+    for key, tensor in own:
         if not isinstance(tensor, RankTensor):
             continue
         partner = places.get(key)
         ways = None if partner is None else _best(tensor, partner, crossing=crossing)
-        way = ways[0] if ways is not None else _likely(tensor)
+        # Without a partner parts that differ are slices: of the last axis where ranks read the same data, else of the first.
+        likely = [] if ways is not None else sorted(joints(tensor), key=lambda way: EACH in (way.inner, way.outer))
+        way = ways[0] if ways is not None else next(iter(likely), None)
         if way is not None:
             tensor.shape = way.shape
             tensor.figures = _figures(tensor, way)
             tensor.digest = tensor.parts[0][0].digest if way.inner == way.outer == ONE else ""
-
-
-def _places(tensors: Sequence[Tensor]) -> Iterator[tuple[Any, Tensor]]:
-    count: Counter[Any] = Counter()
-    for tensor in tensors:
-        key = tensor.kind, tensor.name, tensor.layer, tensor.tensor
-        yield (key, count[key]), tensor
-        count[key] += 1
-
-
-def _likely(tensor: RankTensor) -> Joint | None:
-    """Without a partner: parts that differ are slices, of the last axis where ranks read the same data, else of the first."""
-    ways = list(joints(tensor))
-    for way in ways:
-        if EACH not in (way.inner, way.outer):
-            return way
-    return ways[0] if ways else None
 
 
 def _figures(tensor: RankTensor, way: Joint) -> dict[str, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..text import marked, tr
@@ -31,125 +30,118 @@ class SwitchDifference(NamedTuple):
     why: str
 
 
-@dataclass(frozen=True)
-class _SwitchGroup:
+_VECTORS = marked("kernels for other vector instructions sum in other lanes, and approximate functions otherwise")
+_TF32 = marked("products round their operands to TF32, which has 10 binary digits")
+_REPEATABLE = marked("another algorithm is chosen, or one whose order of additions is not fixed")
+
+
+class _SwitchGroup(NamedTuple):
     """Settings with one effect.
 
     Attributes:
-        names: in the header.
-        device: ``"cpu"`` or ``"gpu"``, whose kernels they change; "" for both.
-        families: of ops; none: all.
-        kernels: ``"paddle"`` or ``"torch"``, whose they are; "" for both.
         why: the effect.
+        families: of ops; none: all.
+        device: ``"cpu"`` or ``"gpu"``, whose kernels they change; "" for both.
+        names: in the header. A setting of a framework changes the kernels of that one alone.
     """
 
-    names: tuple[str, ...]
-    device: str
-    families: Families
-    kernels: str
     why: str
+    families: Families
+    device: str
+    names: tuple[str, ...]
 
 
-def _switch_groups() -> tuple[_SwitchGroup, ...]:
-    split = tr("a product or a sum is split among threads, and its parts are added in another order")
-    vectors = tr("kernels for other vector instructions sum in other lanes, and approximate functions otherwise")
-    library = tr("oneDNN's kernel takes the place of Paddle's own")
-    tf32 = tr("products round their operands to TF32, which has 10 binary digits")
-    repeatable = tr("another algorithm is chosen, or one whose order of additions is not fixed")
-    version = tr("other versions have other kernels")
-    summed = _PRODUCTS | _CONVOLUTIONS | _SUMS
-    return (
-        _SwitchGroup((marked("device"),), "", _EVERY, "", tr("another device has other kernels")),
-        _SwitchGroup(("paddle",), "", _EVERY, "paddle", version),
-        _SwitchGroup(("torch",), "", _EVERY, "torch", version),
-        _SwitchGroup(("cuda",), "gpu", _EVERY, "", version),
-        _SwitchGroup(("paddle.cudnn",), "gpu", _CONVOLUTIONS | _SUMS | _PRODUCTS, "paddle", version),
-        _SwitchGroup(("torch.cudnn",), "gpu", _CONVOLUTIONS | _SUMS | _PRODUCTS, "torch", version),
-        _SwitchGroup(("paddle.blas",), "cpu", _PRODUCTS | _CONVOLUTIONS, "paddle", tr("another library computes products")),
-        _SwitchGroup(
-            ("paddle.FLAGS_use_accuracy_compatible_kernel",),
-            "gpu",
-            _EVERY,
-            "paddle",
-            tr("kernels follow Torch's order of summation, or not"),
+_SUMMED = _PRODUCTS | _CONVOLUTIONS | _SUMS
+_SWITCHES = (
+    _SwitchGroup(marked("another device has other kernels"), _EVERY, "", (marked("device"),)),
+    _SwitchGroup(marked("other versions have other kernels"), _EVERY, "", ("paddle", "torch")),
+    _SwitchGroup(marked("other versions have other kernels"), _EVERY, "gpu", ("cuda",)),
+    _SwitchGroup(marked("other versions have other kernels"), _SUMMED, "gpu", ("paddle.cudnn", "torch.cudnn")),
+    _SwitchGroup(marked("another library computes products"), _PRODUCTS | _CONVOLUTIONS, "cpu", ("paddle.blas",)),
+    _SwitchGroup(
+        marked("kernels follow Torch's order of summation, or not"), _EVERY, "gpu", ("paddle.FLAGS_use_accuracy_compatible_kernel",)
+    ),
+    _SwitchGroup(
+        marked("oneDNN's kernel takes the place of Paddle's own"),
+        _EVERY,
+        "cpu",
+        (
+            "paddle.FLAGS_use_mkldnn",
+            "paddle.FLAGS_use_onednn",
+            "paddle.FLAGS_tracer_onednn_ops_on",
+            "paddle.FLAGS_tracer_onednn_ops_off",
         ),
-        _SwitchGroup(
-            (
-                "paddle.FLAGS_use_mkldnn",
-                "paddle.FLAGS_use_onednn",
-                "paddle.FLAGS_tracer_onednn_ops_on",
-                "paddle.FLAGS_tracer_onednn_ops_off",
-            ),
-            "cpu",
-            _EVERY,
-            "paddle",
-            library,
+    ),
+    _SwitchGroup(marked("oneDNN's kernel takes the place of Torch's own"), _SUMMED, "cpu", ("torch.mkldnn",)),
+    _SwitchGroup(
+        marked("a product or a sum is split among threads, and its parts are added in another order"),
+        _SUMMED,
+        "cpu",
+        (
+            "environment.OMP_NUM_THREADS",
+            "environment.MKL_NUM_THREADS",
+            "environment.OMP_DYNAMIC",
+            marked("cores"),
+            "paddle.FLAGS_paddle_num_threads",
+            "paddle.FLAGS_inner_op_parallelism",
+            "torch.num_threads",
         ),
-        _SwitchGroup(("torch.mkldnn",), "cpu", summed, "torch", tr("oneDNN's kernel takes the place of Torch's own")),
-        _SwitchGroup(
-            ("environment.OMP_NUM_THREADS", "environment.MKL_NUM_THREADS", "environment.OMP_DYNAMIC", marked("cores")),
-            "cpu",
-            summed,
-            "",
-            split,
+    ),
+    _SwitchGroup(
+        _VECTORS,
+        _EVERY,
+        "cpu",
+        (
+            marked("processor"),
+            marked("instruction set"),
+            "environment.MKL_ENABLE_INSTRUCTIONS",
+            "environment.MKL_DEBUG_CPU_TYPE",
+            "environment.MKL_CBWR",
+            "environment.ATEN_CPU_CAPABILITY",
+            "torch.cpu_capability",
         ),
-        _SwitchGroup(("paddle.FLAGS_paddle_num_threads", "paddle.FLAGS_inner_op_parallelism"), "cpu", summed, "paddle", split),
-        _SwitchGroup(("torch.num_threads",), "cpu", summed, "torch", split),
-        _SwitchGroup(
-            (
-                marked("processor"),
-                marked("instruction set"),
-                "environment.MKL_ENABLE_INSTRUCTIONS",
-                "environment.MKL_DEBUG_CPU_TYPE",
-                "environment.MKL_CBWR",
-            ),
-            "cpu",
-            _EVERY,
-            "",
-            vectors,
+    ),
+    _SwitchGroup(_VECTORS, _SUMMED, "cpu", ("environment.ONEDNN_MAX_CPU_ISA", "environment.DNNL_MAX_CPU_ISA")),
+    _SwitchGroup(_TF32, _PRODUCTS | _CONVOLUTIONS, "gpu", ("environment.NVIDIA_TF32_OVERRIDE",)),
+    _SwitchGroup(_TF32, _PRODUCTS, "gpu", ("paddle.FLAGS_cublas_allow_tf32",)),
+    _SwitchGroup(
+        _TF32,
+        _PRODUCTS | _CONVOLUTIONS,
+        "",
+        (
+            "torch.backends.cuda.matmul.allow_tf32",
+            "torch.backends.cudnn.allow_tf32",
+            "torch.float32_matmul_precision",
+            "environment.TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
         ),
-        _SwitchGroup(("environment.ATEN_CPU_CAPABILITY", "torch.cpu_capability"), "cpu", _EVERY, "torch", vectors),
-        _SwitchGroup(("environment.ONEDNN_MAX_CPU_ISA", "environment.DNNL_MAX_CPU_ISA"), "cpu", summed, "", vectors),
-        _SwitchGroup(("environment.NVIDIA_TF32_OVERRIDE",), "gpu", _PRODUCTS | _CONVOLUTIONS, "", tf32),
-        _SwitchGroup(("paddle.FLAGS_cublas_allow_tf32",), "gpu", _PRODUCTS, "paddle", tf32),
-        _SwitchGroup(
-            (
-                "torch.backends.cuda.matmul.allow_tf32",
-                "torch.backends.cudnn.allow_tf32",
-                "torch.float32_matmul_precision",
-                "environment.TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-            ),
-            "",
-            _PRODUCTS | _CONVOLUTIONS,
-            "torch",
-            tf32,
+    ),
+    _SwitchGroup(
+        marked("products of 16 bits are summed in 16 bits, or in float32"),
+        _PRODUCTS,
+        "gpu",
+        (
+            "paddle.FLAGS_gemm_use_half_precision_compute_type",
+            "torch.allow_fp16_reduced_precision_reduction",
+            "torch.allow_bf16_reduced_precision_reduction",
         ),
-        _SwitchGroup(
-            ("paddle.FLAGS_gemm_use_half_precision_compute_type",),
-            "gpu",
-            _PRODUCTS,
-            "paddle",
-            tr("products of 16 bits are summed in 16 bits, or in float32"),
-        ),
-        _SwitchGroup(
-            ("torch.allow_fp16_reduced_precision_reduction", "torch.allow_bf16_reduced_precision_reduction"),
-            "gpu",
-            _PRODUCTS,
-            "torch",
-            tr("products of 16 bits are summed in 16 bits, or in float32"),
-        ),
-        _SwitchGroup(
-            ("paddle.FLAGS_cudnn_deterministic", "paddle.FLAGS_cudnn_exhaustive_search", "paddle.FLAGS_use_autotune"),
-            "gpu",
-            _CONVOLUTIONS | _SUMS,
-            "paddle",
-            repeatable,
-        ),
-        _SwitchGroup(("paddle.FLAGS_embedding_deterministic",), "gpu", _SCATTERS, "paddle", repeatable),
-        _SwitchGroup(("torch.deterministic_algorithms",), "gpu", _CONVOLUTIONS | _SUMS | _SCATTERS, "torch", repeatable),
-        _SwitchGroup(("environment.CUBLAS_WORKSPACE_CONFIG",), "gpu", _PRODUCTS, "", repeatable),
-        _SwitchGroup(("system", "numpy"), "", _EVERY, "", version),
-    )
+    ),
+    _SwitchGroup(
+        _REPEATABLE,
+        _CONVOLUTIONS | _SUMS,
+        "gpu",
+        ("paddle.FLAGS_cudnn_deterministic", "paddle.FLAGS_cudnn_exhaustive_search", "paddle.FLAGS_use_autotune"),
+    ),
+    _SwitchGroup(_REPEATABLE, _SCATTERS, "gpu", ("paddle.FLAGS_embedding_deterministic",)),
+    _SwitchGroup(_REPEATABLE, _CONVOLUTIONS | _SUMS | _SCATTERS, "gpu", ("torch.deterministic_algorithms",)),
+    _SwitchGroup(_REPEATABLE, _PRODUCTS, "gpu", ("environment.CUBLAS_WORKSPACE_CONFIG",)),
+    _SwitchGroup(marked("other versions have other kernels"), _EVERY, "", ("system", "numpy")),
+)
+
+
+def _framework(name: str) -> str:
+    """Whose kernels a setting changes: ``"paddle"``, ``"torch"``, or "" for both."""
+    first = name.partition(".")[0]
+    return "torch" if "ATEN" in name or "TORCH" in name else first if first in ("paddle", "torch") else ""
 
 
 def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,7 +149,7 @@ def settings_of(header: Mapping[str, Any]) -> dict[str, Any]:
     return {**(header.get("environment") or {}), **(header.get("flags") or {})}
 
 
-def candidates(a: Mapping[str, Any], b: Mapping[str, Any], family: str, kernels: str) -> list[SwitchDifference]:
+def candidates(a: Mapping[str, Any], b: Mapping[str, Any], family: str, kernels: str) -> Iterator[SwitchDifference]:
     """The settings in which two runs differ and that can change the bits of a call, the likeliest first.
 
     Args:
@@ -165,33 +157,22 @@ def candidates(a: Mapping[str, Any], b: Mapping[str, Any], family: str, kernels:
         family: that of the op in docs/ops.md; "" where it is not known, or where it is no single op.
         kernels: ``"paddle"`` or ``"torch"``, whose kernels answered the call.
     """
-    settings = settings_of(a), settings_of(b)
-    devices = {_device(side) for side in settings}
-    return list(_candidates(*settings, devices, family, kernels))
-
-
-def _candidates(
-    a: Mapping[str, Any], b: Mapping[str, Any], devices: set[str], family: str, kernels: str
-) -> Iterator[SwitchDifference]:
-    for group in _switch_groups():
-        if group.kernels not in ("", kernels) or (group.device and group.device not in devices):
-            continue
-        if family and group.families and family not in group.families:
+    here, there = settings_of(a), settings_of(b)
+    devices = {_device(here), _device(there)}
+    for group in _SWITCHES:
+        if (group.device and group.device not in devices) or (family and group.families and family not in group.families):
             continue
         for name in group.names:
             if name in _UNSET_IS_ABSENT or name.startswith("environment."):
-                differ = a.get(name) != b.get(name)
+                differ = here.get(name) != there.get(name)
             else:  # an older recording does not have it, or a version has no such switch
-                differ = name in a and name in b and a[name] != b[name]
-            if differ:
-                yield SwitchDifference(name, _shown(a, name), _shown(b, name), group.why)
+                differ = name in here and name in there and here[name] != there[name]
+            if differ and _framework(name) in ("", kernels):
+                values = [str(known[name]) if name in known else tr("not set") for known in (here, there)]
+                yield SwitchDifference(name, values[0], values[1], tr(group.why))
 
 
 _UNSET_IS_ABSENT = frozenset({"instruction set"})
-
-
-def _shown(settings: Mapping[str, Any], name: str) -> str:
-    return str(settings[name]) if name in settings else tr("not set")
 
 
 def _device(settings: Mapping[str, Any]) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -344,6 +345,15 @@ _STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
 def is_weight(tensor: Tensor) -> bool:
     """Whether it goes by the name of a parameter or buffer."""
     return tensor.kind in NAMED or (tensor.kind == INPUT and tensor.tensor == WEIGHT)
+
+
+def numbered(tensors: Iterable[Tensor], key: Callable[[Tensor], Any]) -> Iterator[tuple[Any, Tensor]]:
+    """Each with its key and the number of earlier ones with that key."""
+    count: Counter[Any] = Counter()
+    for tensor in tensors:
+        name = key(tensor)
+        yield (name, count[name]), tensor
+        count[name] += 1
 
 
 def parameter_name(name: str) -> str:

@@ -80,7 +80,7 @@ def test_both_frameworks_pair_before_and_behind_their_clipping(clips, inside, pr
     paired = {kind: {row.any.name for row in difference.compared if row.any.kind == kind} for kind in ("step gradient", "note")}
     recorded = read(tmp_path / "torch")[0], read(tmp_path / "paddle")[0]
     if preset == "fingerprint":
-        list(map(list, (recorded[0].rows(), recorded[1].rows())))
+        list(map(list, (recorded[0].steps(), recorded[1].steps())))
         kinds = [[(tensor.kind, tensor.name) for tensor in side.described if tensor.kind != "input"] for side in recorded]
         assert ("clipped gradient", "bias") in kinds[0]
         assert (("note", "gradient norm") in kinds[0]) is (clips == "norm")
