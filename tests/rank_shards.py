@@ -439,7 +439,14 @@ def experts(folder, fault):
     count = dist.get_world_size()
     before_step = sum_gradients(left_out="mixture.gate.weight" if fault == "gate" else "", across=across)
     ids = np.split(IDS, count, 1)[dist.get_rank()]
-    train(folder, MixtureNet(Share(number, 2, fault, group)), ids, loss_scale=1 / count, before_step=before_step)
+    model = MixtureNet(Share(number, 2, fault, group))
+    if fault == "exchanged":
+        first, second = (dict(expert.named_parameters()) for expert in model.mixture.experts)
+        for name, parameter in first.items():
+            values = parameter.numpy().copy()
+            parameter.set_value(second[name])
+            second[name].set_value(values)
+    train(folder, model, ids, loss_scale=1 / count, before_step=before_step)
 
 
 def packed(folder, fault):

@@ -174,39 +174,21 @@ Pair = tuple[Tensor | None, Tensor | None]
 _GAP = -1.0  # a tensor without partner
 _APART = -1e9  # tensors that never belong together
 _OP, _OTHER_OP = 3.0, -3.5
-_LAYER, _OTHER_LAYER = 1.5, -0.5
+_LAYER, _OTHER_LAYER = 1.5, -1.5
 _SHAPE, _OTHER_SIZE = 0.5, -3.0
 _EQUAL, _NEAR = 4.0, 3.0  # equal bits; figures within some digits, by how many
 _STEPS = 400_000  # cells of a table that is held as a whole; a larger one is divided
 
 
-class Columns:
-    """A sequence of tensors as arrays, one element a tensor; ``words`` numbers equal keys alike in both sequences."""
-
-    def __init__(self, tensors: Sequence[Tensor], words: dict[Any, int]) -> None:
-        def codes(keys: Sequence[Any]) -> Array:
-            return np.array([words.setdefault(key, len(words)) for key in keys], np.int64)
-
-        self.kinds = list(dict.fromkeys(tensor.names for tensor in tensors))
-        place = {names: number for number, names in enumerate(self.kinds)}
-        self.kind = np.array([place[tensor.names] for tensor in tensors], np.int64)
-        self.layer = codes([("layer", tensor.layer) for tensor in tensors])
-        self.shape = codes([("shape", tensor.shape) for tensor in tensors])
-        self.digest = codes([("digest", tensor.digest or tensor) for tensor in tensors])
-        self.size = np.array([tensor.size for tensor in tensors], np.int64)
-        figures = ("min", "max", "mean_abs", "norm")
-        self.figures = np.array([[tensor.figures.get(name, np.nan) for name in figures] for tensor in tensors], np.float64)
-        self.figures = self.figures.reshape(-1, len(figures))
-        self.length = len(tensors)
-
-
 class Likeness:
     """How well each tensor of one sequence goes with each of another."""
 
-    def __init__(self, first: Columns, second: Columns) -> None:
-        self.first, self.second = first, second
-        self._same_op = np.array([[bool({*names} & {*other}) for other in second.kinds] for names in first.kinds], bool)
-        self._same_op = self._same_op.reshape(len(first.kinds), len(second.kinds))
+    def __init__(self, first: Sequence[Tensor], second: Sequence[Tensor]) -> None:
+        words: dict[Any, int] = {}
+        self.first, self.second = (_Columns(tensors, words) for tensors in (first, second))
+        kinds = [list(dict.fromkeys(tensor.names for tensor in tensors)) for tensors in (first, second)]
+        same = [[bool({*names} & {*other}) for other in kinds[1]] for names in kinds[0]]
+        self._same_op = np.array(same, bool).reshape(len(kinds[0]), len(kinds[1]))
 
     def row(self, place: int, begin: int, end: int) -> Array:
         """Of the tensor at ``place`` with each of the others from ``begin`` to ``end``."""
@@ -216,17 +198,28 @@ class Likeness:
         score = np.where(op, _OP, np.where(equal, 0.0, _OTHER_OP))
         score += np.where(second.layer[cut] == first.layer[place], _LAYER, _OTHER_LAYER)
         score += np.where(second.shape[cut] == first.shape[place], _SHAPE, 0.0)
-        score += np.where(equal, _EQUAL, self._near(place, second.figures[cut]))
+        figures, own = second.figures[cut], first.figures[place]
+        with np.errstate(invalid="ignore", divide="ignore"):  # between 0 (other figures) and _NEAR (alike in nine digits)
+            scale = np.maximum(np.abs(figures), np.abs(own))
+            apart = np.where(scale > 0, np.abs(figures - own) / scale, 0.0).max(axis=1)
+            near = np.nan_to_num(np.clip(-np.log10(np.maximum(apart, 1e-9)) / 9.0, 0.0, 1.0) * _NEAR)
+        score += np.where(equal, _EQUAL, near)
         return np.where(second.size[cut] == first.size[place], score, np.where(op, score + _OTHER_SIZE, _APART))
 
-    def _near(self, place: int, figures: Array) -> Array:
-        """Between 0 (other figures) and :data:`_NEAR` (alike in nine digits)."""
-        first = self.first.figures[place]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            scale = np.maximum(np.abs(figures), np.abs(first))
-            apart = np.where(scale > 0, np.abs(figures - first) / scale, 0.0).max(axis=1)
-            digits = -np.log10(np.maximum(apart, 1e-9))
-        return np.asarray(np.nan_to_num(np.clip(digits / 9.0, 0.0, 1.0) * _NEAR))
+
+class _Columns:
+    """A sequence of tensors as arrays, one element a tensor; ``words`` numbers equal keys alike in both sequences."""
+
+    def __init__(self, tensors: Sequence[Tensor], words: dict[Any, int]) -> None:
+        place = {names: number for number, names in enumerate(dict.fromkeys(tensor.names for tensor in tensors))}
+        self.kind = np.array([place[tensor.names] for tensor in tensors], np.int64)
+        keys = [(("layer", own.layer), ("shape", own.shape), ("digest", own.digest or own)) for own in tensors]
+        codes = np.array([[words.setdefault(key, len(words)) for key in row] for row in keys], np.int64).reshape(-1, 3)
+        self.layer, self.shape, self.digest = codes.T
+        self.size = np.array([tensor.size for tensor in tensors], np.int64)
+        figures = ("min", "max", "mean_abs", "norm")
+        self.figures = np.array([[tensor.figures.get(name, np.nan) for name in figures] for tensor in tensors], np.float64)
+        self.figures = self.figures.reshape(-1, len(figures))
 
 
 def align(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:
@@ -241,10 +234,8 @@ def align(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:
     stop = 0
     while stop < min(len(first), len(second)) - start and _surely(first[-1 - stop], second[-1 - stop]):
         stop += 1
-    words: dict[Any, int] = {}
     ends = len(first) - stop, len(second) - stop
-    columns = Columns(first[start : ends[0]], words), Columns(second[start : ends[1]], words)
-    middle = list(_divided(Likeness(*columns), 0, columns[0].length, 0, columns[1].length))
+    middle = _divided(Likeness(first[start : ends[0]], second[start : ends[1]]), 0, ends[0] - start, 0, ends[1] - start)
     places = [(place, place) for place in range(start)]
     places += [(None if a is None else a + start, None if b is None else b + start) for a, b in middle]  # type: ignore[misc]
     places += [(len(first) - stop + place, len(second) - stop + place) for place in range(stop)]

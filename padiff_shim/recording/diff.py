@@ -43,6 +43,7 @@ from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
 from .tensors import WEIGHT, Tensor, numbered, parameter_name
+from .updates import unscaled
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _STEP_TENSORS = 10**6  # more than a step of fingerprints has
@@ -249,7 +250,7 @@ def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], diffe
     first = [first_step(recorded) for recorded in pair]
     if first[0] != first[1]:
         difference.begins = ("b", first[1]) if first[1] > first[0] else ("a", first[0])
-    elif pair[0].framework == pair[1].framework and not any("first_step" in recorded.options for recorded in pair):
+    elif not any("first_step" in recorded.options for recorded in pair):
         for whole_run, later, side in ((0, 1, "b"), (1, 0, "a")):
             step = begins_at(pair[whole_run], pair[later])
             if step is not None:
@@ -347,34 +348,38 @@ def _compare(
 ) -> Compared:
     """All pairs of two processes, measured, in the order of the runs; ``ranks`` measures those of several processes."""
     common, unknown, met = _common_kinds(a, b, difference), list[TensorRow](), [True, True]
-    partners = ExpectedPartners(crossing=tolerances.crossing or ranks is not None)
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
+    partners, weights = ExpectedPartners(crossing=tolerances.crossing or ranks is not None), (set[str](), set[str]())
     places: dict[Any, list[tuple[int | None, int | None]]] = {}  # of fingerprints: numbers of tensors -> which belong together
-    steps = _common_steps(a, b, difference) if difference.fingerprints else _paired_steps(a.steps(), b.steps(), difference.begins)
+    steps = (
+        _common_steps(a, b, difference)
+        if difference.fingerprints
+        else _paired_steps(a.steps(), b.steps(), difference.begins, difference.holes)
+    )
     for first, second in difference.settings.along(steps):
-        step = StepDifference(a.rank, first.step)
+        data = _data(first, weights[0]), _data(second, weights[1])
+        step = StepDifference(a.rank, first.step, (_loss(first), _loss(second)), data=data)
         if ranks is not None:
             ranks.guess(first, second)
         if first.bits and first.bits == second.bits and (first.numbers, second.numbers) in places:
             _count_equal(step, first, difference)
             yield step, []
             continue
-        data = _inputs(first, second, crossing=tolerances.crossing)
+        inputs_of_both = _inputs(first, second, crossing=tolerances.crossing)
         pairs = _fingerprint_pairs(first, second, common, places) if first.numbers else _pairs(first, second, common)
         partners.note([*first.inputs, *first.tensors], [*second.inputs, *second.tensors])
         if ranks is None:
-            inputs = [_row(a.rank, *pair, tolerances, partners) for pair in data]
-            samples = CommonSamples(data)
-            rows = [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs]
+            inputs = [_row(a.rank, *pair, tolerances, partners) for pair in inputs_of_both]
+            samples = CommonSamples(inputs_of_both)
+            rows = unscaled([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
         else:
-            inputs, rows = ranks.inputs(data, tolerances), ranks.rows(pairs, tolerances, partners)
+            inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners)
         difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
-        comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
         unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
+        comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
         _count(step, comparable, difference.heat)
         if not tolerances.crossing and ranks is None:
             finder.step(comparable)
-        step.losses = _loss(first), _loss(second)
         paired = {id(tensor) for pair in pairs if None not in pair for tensor in pair} - (set() if ranks is None else ranks.lost)
         ends = (_end(side, layers=ranks is not None and "layer" in common) for side in (first, second))
         met = [before if end is None else id(end) in paired for before, end in zip(met, ends)]
@@ -440,19 +445,16 @@ def _common_steps(
         other = "ba"[place]
         number, here, there = alone[place], ends[place], ends[1 - place]
         if number and here > there:
-            difference.holes.append(
-                tr(
-                    "{name} goes on to step {here:,}, {other} ends with step {there:,}",
-                    name=name,
-                    here=here,
-                    other=other,
-                    there=there,
-                )
-            )
+            difference.holes.append(_goes_on(name, here, there))
         if number and every[0] != every[1]:
             difference.notes.append(f"{many(number, 'step')} of {name} alone: every={every[0]} against {every[1]}")
         elif number and here <= there:
             difference.holes.append(tr("{other} lacks {steps} that {name} has", other=other, steps=many(number, "step"), name=name))
+
+
+def _goes_on(name: str, here: int, there: int) -> str:
+    words = {"name": name, "here": here, "other": "ba"["ab".index(name)], "there": there}
+    return tr("{name} goes on to step {here:,}, {other} ends with step {there:,}", **words)
 
 
 def _fingerprint_pairs(
@@ -471,7 +473,7 @@ def _fingerprint_pairs(
 
 
 def _paired_steps(
-    a: Iterator[RecordedStep], b: Iterator[RecordedStep], begins: tuple[str, int] | None
+    a: Iterator[RecordedStep], b: Iterator[RecordedStep], begins: tuple[str, int] | None, holes: list[str]
 ) -> Iterator[tuple[RecordedStep, RecordedStep]]:
     """The steps of both runs by their numbers; if one has a single step, all of both at once, unless it is known to begin later."""
     begun = list(itertools.islice(a, 2)), list(itertools.islice(b, 2))
@@ -480,6 +482,8 @@ def _paired_steps(
         yield merged(runs[0]), merged(runs[1])
         return
     before: dict[str, Tensor] = {}  # parameters of the earlier run as the other begins
+    alone: list[tuple[RecordedStep, RecordedStep]] = []  # steps of one run: of a resume, those behind its last are not compared
+    common = False
     for first, second in side_by_side(*runs):
         step = next(side.step for side in (first, second) if side is not None)
         pair = first or RecordedStep(step), second or RecordedStep(step)
@@ -489,7 +493,16 @@ def _paired_steps(
                 before |= {tensor.name: replace(tensor, step=begins[1]) for tensor in _of(earlier, "parameter")}
                 continue
             earlier.tensors = [*before.values(), *earlier.tensors]
-        yield pair
+        alone.append(pair)
+        if first is not None and second is not None:
+            common = True
+            yield from alone
+            alone.clear()
+    data = any(tensor.tensor != WEIGHT for pair in alone for side in pair for tensor in side.inputs)
+    if not (common and begins and data):
+        yield from alone
+    else:
+        holes.append(_goes_on("b" if not alone[0][0].tensors else "a", alone[-1][0].step, alone[0][0].step - 1))
 
 
 def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[Pair]:
@@ -530,7 +543,6 @@ def _count_equal(step: StepDifference, recorded: RecordedStep, difference: Diffe
     """A step of fingerprints in which no bit differs, after one with the same tensors that was compared in full."""
     for kind, number in Counter(tensor.kind for tensor in recorded.tensors).items():
         step.count(kind, number, number)
-    step.losses = (_loss(recorded),) * 2
     difference.counts.rows += len(recorded.tensors)
     difference.counts.compared += len(recorded.tensors)
 
@@ -562,6 +574,13 @@ def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> lis
         pairs = [(a, b) for a, b in namesakes if b is not None and sorted(a.shape) == sorted(b.shape) and a.figures and b.figures]
         pairs += align(*data) if all(data) else []
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
+
+
+def _data(step: RecordedStep, weights: set[str]) -> frozenset[str]:
+    """Digests of what a step is given; a copy of a weight with which the run begins is no data, and left out of the step's."""
+    weights.update(tensor.digest for tensor in step.inputs if tensor.tensor == WEIGHT and tensor.digest)
+    step.inputs = [tensor for tensor in step.inputs if tensor.tensor == WEIGHT or tensor.digest not in weights]
+    return frozenset(tensor.digest for tensor in step.inputs if tensor.tensor != WEIGHT and tensor.digest)
 
 
 def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin, partners: ExpectedPartners) -> TensorRow:

@@ -98,6 +98,7 @@ class StepDifference:
         kinds: kind of tensor -> (how many are equal, how many were compared).
         largest: the largest relative difference: norm of the difference by the norm of b.
         first: the first tensor that differs, in words; "" where none does.
+        data: digests of what a and b are given in the step.
     """
 
     rank: int
@@ -106,6 +107,7 @@ class StepDifference:
     kinds: dict[str, tuple[int, int]] = field(default_factory=dict)
     largest: float = 0.0
     first: str = ""
+    data: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
     @property
     def loss_distance(self) -> float:

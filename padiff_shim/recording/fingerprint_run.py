@@ -18,7 +18,7 @@ import numpy as np
 from ..dispatch.call_site import call_site
 from ..runlog.encoding import encode
 from ..runlog.events import CLIPPED, LOSS
-from ..trees import leaves
+from ..trees import elements, leaves, numbers, parts
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
 from .fingerprints import SMALL, StepFingerprints
@@ -242,10 +242,13 @@ class FingerprintRun(StepRecorder):
         if device is not None:
             self._step.add_on_device(device)
             return True
-        content = self._side.content(tensor)
-        if content is None:
+        array = self._side.shared(tensor)
+        try:
+            ((_, dense),) = parts(tensor) if array is None else [("", array)]
+            bits, dtype = elements(dense)
+        except (TypeError, ValueError, RuntimeError):  # sparse, distributed, or of a layout of its own
             return False
-        self._step.add(content[0], bfloat16=content[1])
+        self._step.add(bits, numbers(bits, dtype))
         return True
 
     def _described(self, of: Of, tensor: Framework) -> _Described:

@@ -75,7 +75,7 @@ def fingerprint(array: Array, numbers: Array | None = None) -> Fingerprint:
         if len(content) % 8
         else flat.view(np.uint64)
     )
-    numbers = flat if numbers is None else numbers
+    numbers = flat if numbers is None else np.ascontiguousarray(numbers).reshape(-1)
     numbers = numbers.view(numbers.real.dtype) if np.iscomplexobj(numbers) else numbers
     squares, total, projected, largest, bits = 0.0, 0.0, 0.0, 0.0, 0
     buffer = np.empty(min(PERIOD, len(words)), np.uint64)
@@ -98,12 +98,6 @@ def fingerprint(array: Array, numbers: Array | None = None) -> Fingerprint:
     return Fingerprint(bits % 2**64, norm, total / len(numbers) if len(numbers) else 0.0, largest, projected)
 
 
-def of_bfloat16(words: Array) -> Fingerprint:
-    """The fingerprint of a bfloat16 tensor, from its bits as uint16."""
-    flat = np.ascontiguousarray(words).reshape(-1)
-    return fingerprint(flat, (flat.astype(np.uint32) << 16).view(np.float32))
-
-
 class StepFingerprints:
     """The fingerprints of steps, each of tensors in their order. Small tensors are copied, and computed in one pass over all.
 
@@ -124,12 +118,12 @@ class StepFingerprints:
         self._device = device  # a :class:`.device_fingerprints.DeviceFingerprints`, for tensors on a GPU
         self._on_device: list[int] = []
 
-    def add(self, array: Array, *, bfloat16: bool = False) -> None:
-        """One tensor; its values may change afterwards. ``bfloat16``: they are its bits as uint16."""
-        if 0 < array.size <= SMALL and array.dtype == np.float32 and not bfloat16:
+    def add(self, array: Array, numbers: Array | None = None) -> None:
+        """One tensor, as of :func:`fingerprint`; its values may change afterwards."""
+        if 0 < array.size <= SMALL and array.dtype == np.float32:
             self.add_small(array.copy())
             return
-        bits, *figures = of_bfloat16(array) if bfloat16 else fingerprint(array)
+        bits, *figures = fingerprint(array, numbers)
         self._ready.append(([self._number], np.array([bits], np.uint64), np.array([figures])))
         self._number += 1
 

@@ -181,7 +181,7 @@ def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> li
         if name in own:
             continue
         fitting = {
-            Fusion(name, tuple(names), _proportions(sizes)): None
+            Fusion(name, tuple(names), tuple(size // math.gcd(*sizes) for size in sizes)): None
             for parent, others in siblings.items()
             if _alike(parent, above)
             for names in _role_sets(others)
@@ -225,10 +225,6 @@ def _sizes(whole: tuple[int, int], parts: Sequence[tuple[int, int]]) -> tuple[in
     outputs = tuple(size for size, _ in parts)
     fits = all(inputs == whole[1] for _, inputs in parts) and whole[0] and not sum(outputs) % whole[0]
     return outputs if fits else ()
-
-
-def _proportions(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(size // math.gcd(*sizes) for size in sizes)
 
 
 def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:

@@ -115,10 +115,10 @@ class JoinedRun:
 
     def _numbered(self) -> dict[int, list[str]]:
         """Rank -> the names of its weights in the whole model."""
-        return {rank: [self._path(rank, weight.name) for weight in self._weights_of(rank)] for rank in self.ranks}
-
-    def _weights_of(self, rank: int) -> list[Tensor]:
-        return [weight for weight in self._begun[rank].inputs if weight.tensor == WEIGHT]
+        return {
+            rank: [self._path(rank, weight.name) for weight in step.inputs if weight.tensor == WEIGHT]
+            for rank, step in self._begun.items()
+        }
 
     def rename(self, other: JoinedRun) -> None:
         """Take over the other run's names of layers that differ from them by one layer around it."""
@@ -132,15 +132,20 @@ class JoinedRun:
         for rank, known in names.items():
             for name in known:
                 layout.holders[name] = (*layout.holders.get(name, ()), rank)
-            for name, axis in _marks(self.ranks[rank].header).items():
-                parts = [part for fusion in self.ranks[rank].fusions for part in fusion.names(name)]
-                layout.marks |= {self._path(rank, part): axis for part in parts or [name]}
+            axes = self.ranks[rank].header.get("split_axes")
+            for name, axis in axes.items() if isinstance(axes, Mapping) else ():
+                parts = [part for fusion in self.ranks[rank].fusions for part in fusion.names(weight_name(name))]
+                layout.marks |= {self._path(rank, part): axis for part in parts or [weight_name(name)] if type(axis) is int}
         layout.stages = _stages({rank: set(known) for rank, known in names.items()})
 
     def model_calls(self) -> int:
         """How often a step calls the whole model, or each of its layers where the program calls these, as far as was recorded."""
         counts = []
         for step in self._begun.values():
+            returned = [tensor for tensor in step.tensors if tensor.kind == "layer"]
+            if returned and not any(tensor.layer for tensor in returned):  # the program calls them all itself
+                counts.append(math.gcd(*Counter((tensor.name, tensor.site) for tensor in returned).values()))
+                continue
             layers = [Counter(tensor.name for tensor in step.tensors if tensor.kind == "layer" and not tensor.layer)]
             layers += [Counter(tensor.layer for tensor in step.tensors if tensor.kind == "layer")]
             counts.append(max(layers[0].values(), default=math.gcd(*layers[1].values())))
@@ -403,14 +408,6 @@ def _sums(axis: int, dimensions: int, framework: str, kind: str) -> bool:
         return False
     embedding = "emb" in kind.lower()
     return axis % 2 == (0 if framework == "paddle" or embedding else 1)
-
-
-def _marks(header: JsonTable) -> dict[str, int]:
-    """Name of a weight -> the axis along which a program says that it is split."""
-    axes = header.get("split_axes")
-    if not isinstance(axes, Mapping):
-        return {}
-    return {weight_name(name): axis for name, axis in axes.items() if type(axis) is int}
 
 
 def sent_stages(steps: Mapping[int, RecordedStep]) -> dict[int, int]:

@@ -66,7 +66,11 @@ def wrapped(own: Iterable[str], other: Iterable[str]) -> dict[str, str]:
     """
     mine, others = set(own), set(other)
     left = {side: {name for name in names if "." in name} for side, names in (("own", mine - others), ("other", others - mine))}
-    shorter = {side: _without_a_layer(names) for side, names in left.items()}
+    shorter: dict[str, defaultdict[str, set[str]]] = {side: defaultdict(set) for side in left}  # name without a layer -> with it
+    for side, names in left.items():
+        for name in names:
+            for short in _shortened(name):
+                shorter[side][short].add(name)
     pairs: dict[str, str] = {}
     for name in sorted(left["own"]):
         partners = shorter["other"].get(name, set()) | {short for short in _shortened(name) if short in left["other"]}
@@ -83,15 +87,6 @@ def _shortened(name: str) -> Iterable[str]:
     """A weight's name without one of the layers around it."""
     parts = name.split(".")
     return (".".join(parts[:place] + parts[place + 1 :]) for place in range(len(parts) - 1) if not parts[place].isdigit())
-
-
-def _without_a_layer(names: Iterable[str]) -> dict[str, set[str]]:
-    """Name without a layer -> the names with it."""
-    table: defaultdict[str, set[str]] = defaultdict(set)
-    for name in names:
-        for short in _shortened(name):
-            table[short].add(name)
-    return table
 
 
 def renumbered(path: str, numbers: Numbers) -> str:
@@ -196,7 +191,12 @@ def _blocks(path: str, here: str, ranks: Mapping[int, Weights], other: Weights) 
             lists = [_lists(ranks[rank])[path] for rank in members]
             for number in lists[0] if all(known == lists[0] for known in lists) else ():
                 block = [_below(f"{path}.{number}", ranks[rank]) for rank in members]
-                fitting = [place for place, candidate in blocks_there.items() if _same_weights(block, candidate)]
+                fitting = [
+                    place
+                    for place, whole in blocks_there.items()  # each rank holds the weights of this block, or slices of them
+                    if all(part.keys() == whole.keys() for part in block)
+                    and all(_alike([part[name] for part in block], weight) for name, weight in whole.items())
+                ]
                 if len(fitting) == 1:
                     for rank in members:
                         share[rank][number] = fitting[0]
@@ -217,13 +217,6 @@ def _groups_of_equal_size(ranks: list[int]) -> Iterator[list[list[int]]]:
             yield [ranks[first : first + size] for first in range(0, count, size)]
             if 1 < size < count:
                 yield [ranks[first :: count // size] for first in range(count // size)]
-
-
-def _same_weights(parts: Sequence[Weights], other: Weights) -> bool:
-    """Whether ranks hold the weights of a block of the other run, or slices of them."""
-    return all(block.keys() == other.keys() for block in parts) and all(
-        _alike([block[name] for block in parts], whole) for name, whole in other.items()
-    )
 
 
 def _alike(parts: Sequence[Tensor], whole: Tensor) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from .reading import Recorded, RecordedStep
-from .tensors import WEIGHT, Tensor, numbered
+from .tensors import WEIGHT, Tensor, numbered, parameter_name
 
+_NORM = 1e-6  # relative: that of a step's weights in two frameworks; an update changes it more
 _FORWARD = frozenset({"op", "layer", "loss"})
 
 
@@ -24,27 +25,34 @@ def begins_at(whole: Recorded, later: Recorded) -> int | None:
     start = next(later.steps(), None)
     if start is None:
         return None
-    weights = _digests(tensor for tensor in start.inputs if tensor.tensor == WEIGHT)
-    forward = _calls(start)
-    current: dict[str, str] = {}
+    crossing = whole.framework != later.framework
+    weights = _named(tensor for tensor in start.inputs if tensor.tensor == WEIGHT)
+    forward = {} if crossing else _calls(start)
+    current: dict[str, Tensor] = {}
     with_weights: int | None = None
     for number, step in enumerate(whole.steps()):
         if number == 0:
-            current = _digests(tensor for tensor in step.inputs if tensor.tensor == WEIGHT)
+            current = _named(tensor for tensor in step.inputs if tensor.tensor == WEIGHT)
         common = current.keys() & weights.keys()  # buffers are not recorded behind each step of fingerprints
-        here = bool(common) and all(current[name] == weights[name] for name in common)
+        here = bool(common) and all(_same(current[name], weights[name], crossing=crossing) for name in common)
         if here and with_weights is None:
             with_weights = step.step
         if forward and _calls(step) == forward:
             return step.step
         if number == 0 and here:
             return None
-        current |= _digests(tensor for tensor in step.tensors if tensor.kind == "parameter")
+        current |= _named(tensor for tensor in step.tensors if tensor.kind == "parameter")
     return with_weights
 
 
-def _digests(tensors: Iterable[Tensor]) -> dict[str, str]:
-    return {tensor.name: tensor.digest for tensor in tensors}
+def _named(tensors: Iterable[Tensor]) -> dict[str, Tensor]:
+    return {parameter_name(tensor.name): tensor for tensor in tensors}
+
+
+def _same(a: Tensor, b: Tensor, *, crossing: bool) -> bool:
+    """Whether two weights have the same bits; between frameworks, which round otherwise and lay them otherwise, the same norm."""
+    norms = [tensor.figures.get("norm", 0.0) for tensor in (a, b)]
+    return a.digest == b.digest or (crossing and a.size == b.size and abs(norms[0] - norms[1]) <= _NORM * norms[0])
 
 
 def _calls(step: RecordedStep) -> dict[Any, str]:

@@ -3,6 +3,7 @@ for fingerprints all but calls."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
@@ -11,7 +12,6 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import paddle
 
 from ..catalogue.registry import ops
@@ -28,10 +28,10 @@ from ..runlog.events import JsonTable
 from ..runlog.optimizer_settings import Settings
 from ..runs.run import Run
 from ..table.reasons import StayNative
-from ..trees import is_tensor, parts
+from ..trees import is_tensor
 from .files import RecordFile
 from .fingerprint_run import FrameworkFingerprints, Replacements
-from .record import StepRecorder, Writer, gradient_in_step, inside
+from .record import StepRecorder, Writer
 from .tensors import Array
 
 
@@ -373,21 +373,14 @@ class PaddleView:
 
     tensor_type = paddle.Tensor
 
-    def content(self, tensor: Any) -> tuple[Array, bool] | None:
-        """The values on the host, and whether they are the bits of bfloat16; None for a tensor without dense values."""
-        if not isinstance(tensor, paddle.Tensor):
-            return np.asarray(tensor), False
-        try:
-            if not tensor.is_dense() or not tensor._is_initialized():
-                ((_, dense), *others) = parts(tensor) or [("", None)]
-                if others or dense is None:
-                    return None
-            bfloat16 = tensor.dtype == PADDLE_DTYPES["bfloat16"]
-            if tensor.dtype == PADDLE_DTYPES["float32"] and 4 * math.prod(tensor.shape) > _COPIED and tensor.place.is_cpu_place():
-                return to_torch(tensor).detach().numpy(), False
-            return np.asarray(tensor.numpy()), bfloat16
-        except (TypeError, ValueError, RuntimeError, StayNative):  # distributed, or of a layout of its own
+    def shared(self, tensor: Any) -> Array | None:
+        """The memory of a float32 tensor on the host so large that a copy costs more; None of any other."""
+        large = isinstance(tensor, paddle.Tensor) and 4 * math.prod(tensor.shape) > _COPIED
+        if not large or not tensor.is_dense() or tensor.dtype != PADDLE_DTYPES["float32"] or not tensor.place.is_cpu_place():
             return None
+        with contextlib.suppress(StayNative):
+            return to_torch(tensor).detach().numpy()
+        return None
 
     def small(self, tensor: Any) -> Array | None:
         """A copy of the values of a dense tensor on the host, in less time; None for any other."""
@@ -494,8 +487,11 @@ class PaddleSteps:
             else:
                 self._run.updating(parameters, optimizer, OF_PADDLE)
                 self._watch_clip(getattr(optimizer, "_grad_clip", None))
-                with inside(self._run):
+                self._run.inside = True
+                try:
                     result = original(optimizer, *args, **kwargs)
+                finally:
+                    self._run.inside = False
             self._run.stepped(parameters, lambda: paddles_states(optimizer))
             return result
 
@@ -534,11 +530,7 @@ class PaddleSteps:
         """A program clips before the step."""
         if self._run.inside or not self._looks_on():
             return call()
-        self._run.clipping(parameters, how)
-        with inside(self._run):
-            norm = call()
-        self._run.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)
-        return norm
+        return self._run.clip(parameters, how, call)
 
 
 _WATCHED = "watched by a recording"

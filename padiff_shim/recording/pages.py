@@ -77,17 +77,16 @@ def shorter(difference: Difference) -> Iterator[str]:
 def first_and_origins(difference: Difference) -> list[Finding]:
     """The first difference and the places where bits part, at the lines of b, or of a."""
     first = difference.first
-    answer = [] if first is None else [_first_finding(difference, first)]
+    answer = []
+    if first is not None:
+        places, tensor = _lines(first), first.b or first.a
+        where = "" if places or tensor is None else str(tensor)
+        what, numbers = described(first), _numbers(first)
+        answer = [Finding("DIFFERENT", "error", headline(difference), places, what=what, where=where, numbers=numbers)]
     for origin in difference.call_origins.held[:ORIGINS]:
         text = tr(_BEGINS[origin.kind], row=described(origin.row))
         answer.append(Finding(f"bits part: {origin.kind}", "warning", text, _lines(origin.row), numbers=_numbers(origin.row)))
     return answer
-
-
-def _first_finding(difference: Difference, first: TensorRow) -> Finding:
-    places, tensor = _lines(first), first.b or first.a
-    where = "" if places or tensor is None else str(tensor)
-    return Finding("DIFFERENT", "error", headline(difference), places, what=described(first), where=where, numbers=_numbers(first))
 
 
 def _numbers(row: TensorRow) -> dict[str, float]:
@@ -213,22 +212,18 @@ def remarks(difference: Difference) -> list[str]:
         weights = len(difference.inputs) - data - by_figures
         counts = [*([many(weights, "weight")] if weights else []), *([many(data, "input")] if data else [])]
         same = [tr("both runs were given the same: {inputs}", inputs=joined(" and ", counts))] if counts else []
-        return same + ([_slices(by_figures)] if by_figures else [])
+        slices = tr(
+            "{weights} of several ranks have the same extremes and norms as at the start of the other run; "
+            "the order of the slices is not known",
+            weights=many(by_figures, "weight"),
+        )
+        return same + ([slices] if by_figures else [])
     if difference.origin is None or difference.origin.any.tensor == WEIGHT:
         return []
     notes = [tr("whether the program itself differs behind that input is not known: give both runs the same inputs")]
     if not any(row.any.tensor == WEIGHT for row in difference.inputs):
         notes.append(tr("the weights at the start were not compared: record(folder, model) in one framework notes them"))
     return notes
-
-
-def _slices(number: int) -> str:
-    """What is known of weights whose slices lie on several ranks, of which a recording has no values."""
-    return tr(
-        "{weights} of several ranks have the same extremes and norms as at the start of the other run; "
-        "the order of the slices is not known",
-        weights=many(number, "weight"),
-    )
 
 
 def described(row: TensorRow) -> str:

@@ -89,7 +89,13 @@ class RankCauses:
         cause = self._of_result(self._layer_of(row) or row)
         if cause is not None and cause.kind == PARTIAL_SUMS:  # where they are summed later, and a bias with them
             later = [other for other in self._rows if other.differs and other.any.index > row.any.index]
-            summed = any(self._equal_on_ranks(other) for other in later)
+            made = [self._tensors.get(other.a.index) for other in later if other.a is not None]
+            # Whether what a later call has made is the same on all ranks.
+            summed = any(
+                tensor.inner_equal and tensor.outer_equal
+                for tensor in made
+                if tensor is not None and tensor.kind in ("op", "layer")
+            )
             causes = (self._of_result(other, summed=summed) for other in later)
             return next((known for known in causes if known is not None and known.kind == BIAS), cause)
         cause = cause or self._of_order(row) or self._of_gathered(row)
@@ -114,10 +120,10 @@ class RankCauses:
         tensor = row.any
         if row.a is None or not tensor.layer:
             return None
-        sides = [[getattr(other, side) for other in self._rows] for side in "ab"]
+        sides = [[getattr(other, side) for other in self._rows if other.any.kind == "layer"] for side in "ab"]
         behind = [
-            next((side for side in tensors if side and side.index >= first.index and _returns(side, tensor.layer)), None)
-            for tensors, first in zip(sides, (row.a, row.b)) if first is not None
+            next((side for side in returned if side and side.index >= first.index and side.layer == tensor.layer), None)
+            for returned, first in zip(sides, (row.a, row.b)) if first is not None
         ]  # fmt: skip
         if len(behind) < 2 or None in behind:
             return None
@@ -144,11 +150,6 @@ class RankCauses:
         if count > 1 and first.ndim and whole.ndim and whole.shape[0] == count * first.shape[0]:
             return grid, np.split(whole, count), size
         return grid, [whole] * count, size
-
-    def _equal_on_ranks(self, row: TensorRow) -> bool:
-        """Whether what a call has made is the same on all ranks."""
-        tensor = None if row.a is None else self._tensors.get(row.a.index)
-        return tensor is not None and tensor.kind in ("op", "layer") and tensor.inner_equal and tensor.outer_equal
 
     def _of_result(self, row: TensorRow, *, summed: bool = False) -> DifferenceReason | None:
         """Of ranks that read the same data: partial sums that nobody has added up, or a bias that each of them adds; ``summed``: if
@@ -238,7 +239,7 @@ class RankCauses:
         own = _wide(row.a)
         for other in self._rows:
             array = _wide(other.b) if other.any.kind == "parameter" and other is not row else None
-            if own is not None and array is not None and any(_same(own, turned) for turned in _turned(array)):
+            if own is not None and array is not None and any(np.array_equal(own, turned) for turned in _turned(array)):
                 return _because(EXCHANGED, name=other.b.name if other.b is not None else "")
         return None
 
@@ -262,10 +263,6 @@ class RankCauses:
         return None
 
 
-def _returns(tensor: Tensor, layer: str) -> bool:
-    return tensor.kind == "layer" and tensor.layer == layer
-
-
 def _of_gradients(grid: Grid, want: Array, size: float) -> DifferenceReason | None:
     shares = len(grid)
     flat = [part for line in grid for part in line]
@@ -287,13 +284,8 @@ def _whole_parts(grid: Grid, want: Array) -> Grid | None:
     shapes = {part.shape for line in grid for part in line}
     if shapes == {want.shape}:
         return grid
-    lines = [[whole] for line in grid if (whole := _concatenated(line, want.shape)) is not None]
-    return lines if len(lines) == len(grid) else None
-
-
-def _concatenated(parts: Sequence[Array], shape: tuple[int, ...]) -> Array | None:
-    axis = _split_axis(parts, shape)
-    return None if axis is None else np.concatenate(parts, axis)
+    axes = [_split_axis(line, want.shape) for line in grid]
+    return None if None in axes else [[np.concatenate(line, axis)] for line, axis in zip(grid, axes) if axis is not None]
 
 
 def _split_axis(parts: Sequence[Array], shape: tuple[int, ...]) -> int | None:
@@ -347,10 +339,6 @@ def _wide(tensor: Tensor | None) -> Array | None:
     part = tensor.parts[0][0] if isinstance(tensor, RankTensor) else tensor
     array = None if part is None else part.values()
     return None if array is None else array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
-
-
-def _same(array: Array, other: Array) -> bool:
-    return array.shape == other.shape and bool(np.array_equal(array, other))
 
 
 def _close(array: Array, other: Array, size: float) -> bool:

@@ -12,29 +12,23 @@ from ..runlog.events import CLIPPED, IN_STEP, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
 from ..text import joined, many, shown, tr
 from . import pages
-from .alignment import same_elements
+from .alignment import by_figures, same_elements
 from .call_origins import ARGUMENTS, other_arguments
+from .call_reasons import CALLS, DTYPE, OPERAND, of_average, of_call, other_dtypes, updates_apart
 from .difference import Difference, DifferenceReason, TensorRow
-from .rank_causes import PART, SCALE
+from .rank_causes import EXCHANGED, PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor, RankTensor
 from .switches import SwitchDifference
-from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array, Tensor
+from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array
 from .tensors import NORM as NORM_NOTE
 from .updates import Updates, linear, multiple, wide
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
-CALLS, OPERAND, NOT_CLEARED, NOT_TRAINED, CLIPPING, WEIGHTS = (
-    "calls",
-    "operand",
-    "not cleared",
-    "not trained",
-    "clipping",
-    "weights",
-)
+NOT_CLEARED, NOT_TRAINED, CLIPPING, WEIGHTS, SKIPPED = "not cleared", "not trained", "clipping", "weights", "skipped step"
 OPTIMIZER, SETTING = "optimizer", "optimizer setting"
 BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "order of samples", "order of batches", "rounding", "settings"
@@ -55,20 +49,19 @@ def reason_of(
         cause: tries arithmetic on parts of ranks; None where each process is compared with one.
         switches: the settings in which both runs differ and that change how kernels round.
     """
-    inputs = _of_inputs(difference)
+    inputs = _of_updates(difference) or _of_inputs(difference)
     if difference.first is None or (difference.origin is not None and inputs is None):
         return inputs
     updates = Updates(difference)
-    differing = difference.settings.of
     rounding = explained(
         difference.rows,
-        lambda row, unseen: not updates.begins(row) and bool(differing(row, unseen=unseen)),
+        lambda row, unseen: not updates.begins(row) and bool(difference.settings.of(row, unseen=unseen)),
         updates.name,
         same_rules=difference.settings.known and not difference.settings.differences,
         crossing=difference.frameworks[0] != difference.frameworks[1],
     )
     rest = rounding.rest
-    comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or difference.origin is None
+    comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or (difference.origin is None and inputs.kind != SKIPPED)
     reason = None if rest is None or not comparable else _of_row(updates, difference, rest, rounding, cause)
     parts = [] if inputs is None else [inputs.text]
     numbers: dict[str, Any] = {} if inputs is None else dict(inputs.numbers)
@@ -89,6 +82,8 @@ def reason_of(
         parts.append(tr("within the tolerances, and more than rounding: {rest}", rest=pages.described(rest)))
     elif rest is not None and comparable and inputs is not None:
         parts.append(tr("rounding does not explain {rest}", rest=pages.described(rest)))
+    if rounding.rows and (reason is None or reason.kind != DTYPE) and (narrower := other_dtypes(difference.rows)) is not None:
+        parts.append(narrower.text)
     if switches and (rounding.rows or (reason is None and rounding.incoming == 0)):
         numbers["settings"] = [switch.name for switch in switches]
         parts += [tr("{name}: {a} in a, {b} in b", name=tr(name), a=a, b=b) for name, a, b, _ in switches[:_SETTINGS]]
@@ -124,7 +119,7 @@ def _of_row(
         return _of_call(first) if first.any.kind in GRADIENTS or difference.frameworks[0] == difference.frameworks[1] else None
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
-        return _of_update(updates, first, rounding.rows)
+        return _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
     known = None if cause is None else cause(first)
     if known is not None and known.kind != PART:
         return known
@@ -133,7 +128,10 @@ def _of_row(
     if first.any.kind in GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
         return _of_gradients(updates, difference, first) or known or _of_place(difference, first)
     if rounding.unseen:
-        return _of_unseen(first)
+        step = first.any.step - 1
+        text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
+        text = tr("{text} (record it with parameters=True, states=True)", text=text)
+        return DifferenceReason(UPDATE, text, {"step": step})
     return _of_result(difference, first, rounding, single=cause is None) or known or _of_place(difference, first)
 
 
@@ -141,11 +139,9 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
     """The reason for what a call or a layer returns; ``single``: of one process each."""
     same_framework = difference.frameworks[0] == difference.frameworks[1]
     calls = _of_random(difference, first) or (_of_call(first) if same_framework else None) or _of_numbers(first)
-    if (
-        calls is not None or not single or not same_framework or rounding.incoming
-    ):  # what one of several ranks reads is a part of it
-        return calls
-    return _of_operands(first)
+    calls = calls or (of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first))
+    # What one of several ranks reads is a part of it.
+    return calls if calls is not None or not single or not same_framework or rounding.incoming else _of_operands(first)
 
 
 def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -156,13 +152,6 @@ def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | No
     return DifferenceReason(kind, tr(place), {}) if (place := ROW_KINDS[kind].place) else None
 
 
-def _of_unseen(first: TensorRow) -> DifferenceReason:
-    """The first difference is behind an update of which no weights were recorded."""
-    step = first.any.step - 1
-    text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
-    return DifferenceReason(UPDATE, tr("{text} (record it with parameters=True, states=True)", text=text), {"step": step})
-
-
 def _of_inputs(difference: Difference) -> DifferenceReason | None:
     """How the batches of both runs differ."""
     if difference.micro_batches[0] != difference.micro_batches[1]:
@@ -170,8 +159,11 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
         return DifferenceReason(BATCH, tr("another batch size: a step has {a} of them in a, {b} in b", a=a, b=b), {"a": a, "b": b})
     origin = difference.origin
     if origin is None or origin.any.tensor == WEIGHT:
-        return None
+        return None if origin is None else _of_weights(difference, origin)
     sides = [side for side in (origin.a, origin.b) if side is not None]
+    if all(side.size == 1 and side.sample for side in sides):
+        a, b = (side.sample[0] for side in sides)
+        return DifferenceReason(ARGUMENTS, tr("it is {a} in a, {b} in b", a=a, b=b), {origin.any.tensor: [a, b]})
     samples = [side.rows for side in sides]
     if (samples[0] != samples[-1] and sorted(samples[0]) == sorted(samples[-1])) or same_elements(sides[:1], sides[1:]):
         text = tr("another order of the samples in a batch")
@@ -184,6 +176,31 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
         text = tr("another batch size: {a} in a, {b} in b", a=shapes[0][0], b=shapes[1][0])
         return DifferenceReason(BATCH, text, {"a": shapes[0][0], "b": shapes[1][0]})
     return None
+
+
+def _of_weights(difference: Difference, origin: TensorRow) -> DifferenceReason | None:
+    """A weight that the other run has under another name as it begins."""
+    weights = [row.b for row in difference.inputs if row.differs and row.b and row.any.tensor == WEIGHT and row is not origin]
+    same = (b for b in weights if origin.a and b.size == origin.a.size and by_figures(origin.a, b, turned=True).identical)
+    if (b := next(same, None)) is None or origin.a is None:
+        return None
+    text = tr("weights are exchanged: {a} of a is {b} of b", a=shown(origin.a.name), b=shown(b.name))
+    return DifferenceReason(EXCHANGED, text, {"a": origin.a.name, "b": b.name})
+
+
+def _of_updates(difference: Difference) -> DifferenceReason | None:
+    """One run makes fewer updates of the same data: it has skipped a step, or accumulates gradients."""
+    steps = [step for step in difference.steps if step.rank == difference.steps[0].rank]
+    fewer = list(updates_apart([step.data for step in steps]))
+    if not fewer or difference.first is None or difference.first.any.step < steps[fewer[0][0]].step:
+        return None
+    place, side, count = fewer[0]
+    if place == 0 and (len(fewer) > 1 or len(steps) == 1) and {entry[1:] for entry in fewer} == {(side, count)}:
+        a, b = (count, 1) if side == "a" else (1, count)
+        return DifferenceReason(BATCH, tr("another batch size: a step has {a} of them in a, {b} in b", a=a, b=b), {"a": a, "b": b})
+    other, step = "ba"["ab".index(side)], steps[place].step
+    text = tr("{side} makes no update in step {step}, {other} does: a step was skipped", side=side, step=step, other=other)
+    return DifferenceReason(SKIPPED, text, {"side": side, "step": step})
 
 
 def _of_call(first: TensorRow) -> DifferenceReason | None:
@@ -225,24 +242,19 @@ def _of_operands(first: TensorRow) -> DifferenceReason | None:
 def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | None:
     """Where the first result that differs is one of dropout, or reads one that one run alone has: generators stand elsewhere."""
     read = {operand.digest for side in (first.a, first.b) if side is not None and side.reads for operand in side.reads.operands}
-    alone = [row for row in difference.rows if row.apart is None and row.any.step == first.any.step and read & _digests(row.any)]
-    drawing = [row for row in (first, *alone) if any(map(_draws, (row.a, row.b)))]
+    drawing = []
+    for row in (first, *(row for row in difference.rows if row.apart is None and row.any.step == first.any.step)):
+        tensor = row.any
+        digests = {part.digest for line in tensor.parts for part in line} if isinstance(tensor, RankTensor) else {tensor.digest}
+        sides = [side for side in (row.a, row.b) if side is not None and (row is first or read & digests)]
+        if any((side.reads and side.reads.draws) or "dropout" in side.name.lower() for side in sides):
+            drawing.append(tensor)
     if not drawing:
         return None
-    tensor = drawing[0].any
+    tensor = drawing[0]
     where = shown(f"{tensor.name} {tensor.layer}".strip())
     text = tr("other random numbers, from {where} at step {step}", where=where, step=tensor.step)
     return DifferenceReason(RANDOM, text, {"layer": tensor.layer, "step": tensor.step})
-
-
-def _digests(tensor: Tensor) -> set[str]:
-    """Of what each rank holds."""
-    return {part.digest for row in tensor.parts for part in row} if isinstance(tensor, RankTensor) else {tensor.digest}
-
-
-def _draws(tensor: Tensor | None) -> bool:
-    """Whether a call draws random numbers, or a layer does by its name."""
-    return tensor is not None and bool((tensor.reads and tensor.reads.draws) or "dropout" in tensor.name.lower())
 
 
 def _of_numbers(first: TensorRow) -> DifferenceReason | None:

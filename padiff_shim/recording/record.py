@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import threading
@@ -80,11 +79,18 @@ class StepRecorder:
         self._settings = WrittenSettings()
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
 
-    def clipping(self, parameters: Iterable[Any], clip: Settings) -> None:
-        """The program is about to clip these parameters' gradients, as a step may do itself, and how: they are written before."""
+    def clip(self, parameters: Sequence[Any], how: Settings, call: Callable[[], Any]) -> Any:
+        """A program's ``call`` clips these parameters' gradients, as a step may do itself, and how: they are written before."""
         with paused():
-            self._in_step(parameters := list(parameters))
-            self._clipped.update(dict.fromkeys(map(id, parameters), clip))
+            self._in_step(parameters)
+            self._clipped.update(dict.fromkeys(map(id, parameters), how))
+        self.inside = True
+        try:
+            norm = call()
+        finally:
+            self.inside = False
+        self.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)
+        return norm
 
     def updating(self, parameters: Iterable[Any], optimizer: Any = None, reader: Any = None) -> None:
         """An optimizer's step begins: the gradients of the model's parameters as it uses them, changed or not, before clipping.
@@ -250,7 +256,7 @@ class Writer(StepRecorder):
             self._of_parameters(CLIPPED, ((parameter, "", gradient) for parameter, gradient in gradients))
 
     def _in_step(self, parameters: Iterable[Any]) -> None:
-        if self.late:
+        if self.late and not any(kind == "gradient" for kind, *_ in self._last):  # else what has unscaled them would show
             self.gradients()
         if self._gradients is not None:
             self._of_parameters(IN_STEP, ((parameter, "", gradient_in_step(parameter)) for parameter in parameters))
@@ -370,16 +376,6 @@ def gradient_in_step(parameter: Any) -> Any:
     """The gradient that an optimizer's step will use, or None; ``main_grad`` of mixed precision comes first."""
     main = getattr(parameter, "main_grad", None)
     return main if main is not None else parameter.grad
-
-
-@contextlib.contextmanager
-def inside(run: StepRecorder) -> Iterator[None]:
-    """A framework's own step or clipping runs."""
-    run.inside = True
-    try:
-        yield
-    finally:
-        run.inside = False
 
 
 def _form(tensor: Any) -> JsonTable:

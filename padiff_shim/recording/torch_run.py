@@ -7,7 +7,7 @@ import inspect
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from ..table.op import Op
 from ..trees import leaves
 from .files import RecordFile
 from .fingerprint_run import FrameworkFingerprints
-from .record import OwnTensors, StepRecorder, Writer, gradient_in_step, inside
+from .record import OwnTensors, StepRecorder, Writer
 from .tensors import Array
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
@@ -78,7 +78,7 @@ def _called(op: Op) -> list[list[str]]:
                 if op.layouts and name in op.layouts and tensors[place] is not None:
                     tensors[place] = tensors[place].t()
             functions = list[Any]()
-            with torch.no_grad(), _Functions(lambda function, _, functions=functions: functions.append(function)):  # type: ignore[misc]
+            with torch.no_grad(), _Functions(lambda function, *_, functions=functions: functions.append(function)):
                 op(*op.arguments(sample, tensors))
         except Exception:  # a sample of Paddle's names: others may run
             continue
@@ -187,20 +187,20 @@ class TorchObserver:
         if self._layers and result is not None and not torch.jit.is_tracing():
             self._writer.layer(path, type(module).__name__, result, call_site())
 
-    def _called(self, function: Any, operands: Any) -> JsonTable | None:
+    def _called(self, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JsonTable | None:
         """Record the data that a call takes; weights are no data. Returns what the call reads, where it may be recorded."""
         if self._writer.busy or self._writer.inside or torch.jit.is_tracing():
             return None
         name = plain(function)
         if name == "backward":
             self._writer.computes()
-        others = self._writer.own.others(operands)
+        others = self._writer.own.others([*args, *kwargs.values()])
         data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
         if data and name not in _QUESTIONS:
             self._writer.inputs(names(name)[0], data, call_site(), self.path)
         if not self._calls or not self._writer.active or name in _COPIES or name in _QUESTIONS or moves(name):
             return None
-        return self._writer.reads((f"argument {place}", value) for place, value in enumerate(operands, 1))
+        return self._writer.reads([*((f"argument {place}", value) for place, value in enumerate(args, 1)), *kwargs.items()])
 
     def _function(self, function: Any, operands: Any, result: Any, reads: JsonTable | None) -> None:
         if self._writer.busy:
@@ -238,15 +238,15 @@ def _storage(tensor: torch.Tensor) -> int:
 class _Functions(TorchFunctionMode):
     """Reports every function of Torch that is called within it."""
 
-    def __init__(self, called: Callable[[Any, Any], Any], returned: Callable[[Any, Any, Any, Any], None] = lambda *_: None) -> None:
+    def __init__(self, called: Callable[..., Any], returned: Callable[..., None] = lambda *_: None) -> None:
         super().__init__()
         self._called, self._returned = called, returned
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        operands = [*args, *(kwargs or {}).values()]
-        reads = self._called(function, operands)
-        result = function(*args, **(kwargs or {}))
-        self._returned(function, operands, result, reads)
+        kwargs = kwargs or {}
+        reads = self._called(function, args, kwargs)
+        result = function(*args, **kwargs)
+        self._returned(function, [*args, *kwargs.values()], result, reads)
         return result
 
 
@@ -258,19 +258,9 @@ class TorchView:
 
     tensor_type = torch.Tensor
 
-    def content(self, tensor: Any) -> tuple[Array, bool] | None:
-        """Values on the host."""
-        if not isinstance(tensor, torch.Tensor):
-            return np.asarray(tensor), False
-        if tensor.layout is not torch.strided:
-            return None
-        plain = tensor.detach()
-        try:
-            if plain.dtype is torch.bfloat16:
-                return plain.contiguous().view(torch.int16).numpy(force=True).view(np.uint16), True
-            return plain.numpy(force=True), False
-        except (TypeError, RuntimeError):  # distributed, or of a layout of its own
-            return None
+    def shared(self, tensor: Any) -> Array | None:
+        """None: no array of a tensor is a copy."""
+        return None
 
     def small(self, tensor: Any) -> Array | None:
         """Without a look at what cannot be."""
@@ -364,11 +354,8 @@ class TorchSteps:
             parameters = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
             if self._run.inside or not self._looks_on():
                 return patch.original(parameters, *args, **kwargs)
-            self._run.clipping(parameters, clip_of_call(function.__name__, args, kwargs))
-            with inside(self._run):
-                norm = patch.original(parameters, *args, **kwargs)
-            self._run.clipped([(parameter, gradient_in_step(parameter)) for parameter in parameters], norm)
-            return norm
+            how = clip_of_call(function.__name__, args, kwargs)
+            return self._run.clip(parameters, how, lambda: patch.original(parameters, *args, **kwargs))
 
         patch.set_hook(clip)
         return patch

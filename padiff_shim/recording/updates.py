@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 
 import numpy as np
 
 from ..runlog.events import IN_STEP, LOSS
+from ..text import tr
 from .difference import Difference, TensorRow
 from .tensors import GRADIENTS, Array, Tensor
+
+_SCALED = 1e-3  # relative: gradients that are a multiple of others
 
 
 class Updates:
@@ -52,6 +56,18 @@ class Updates:
         """The rows of a parameter's gradients in the step before."""
         rows = (known for kind in GRADIENTS for known in self._rows[kind, self.name(row)])
         return [known for known in rows if known.any.step == row.any.step - 1]
+
+
+def unscaled(rows: list[TensorRow]) -> list[TensorRow]:
+    """The rows of a step; gradients of a scaled loss are no difference where those that the update uses are equal, unscaled."""
+    equal = {row.any.name for row in rows if row.any.kind == IN_STEP and not row.differs}
+    for place, row in enumerate(rows):
+        if row.differs and row.any.kind == "gradient" and row.any.name in equal:
+            a, b = linear(row.a), linear(row.b)
+            ways = [b, b.T] if a is not None and b is not None and b.ndim == 2 else [b]
+            if a is not None and any(way is not None and way.shape == a.shape and multiple(a, way, _SCALED) for way in ways):
+                rows[place] = replace(row, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))
+    return rows
 
 
 def multiple(values: Array, of: Array, within: float) -> float | None:

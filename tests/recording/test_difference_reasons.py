@@ -389,3 +389,150 @@ def test_a_library_computes_by_calls_of_its_own(tmp_path):
         reason = diff(plain, entropy(tmp_path / name, "torch", **planted)).reason
         assert reason is not None, name
         assert "until" in reason.numbers or reason.kind != "rounding", reason
+
+
+class Gated:
+    """Angles, a masked attention and a gated layer in either framework, with one thing that is wrong, or none."""
+
+    def __init__(self, framework, mask=1, axis=-1, pairs=False, approximate=False, epsilon=1e-5, first="gate", exchanged=False):
+        self.paddle, self.first, self.numbers = framework == "paddle", first, (mask, axis, pairs, approximate, epsilon)
+        nn = paddle.nn if self.paddle else torch.nn
+        self.model = nn.LayerDict() if self.paddle else nn.ModuleDict()
+        drawn = np.random.default_rng(3)
+        weights = {name: drawn.standard_normal((8, 8)).astype("float32") for name in ("gate", "up")}
+        for name in weights:
+            self.model[name] = nn.Linear(8, 8)
+            value = weights["up" if exchanged and name == "gate" else "gate" if exchanged else name]
+            with paddle.no_grad(), torch.no_grad():
+                if self.paddle:
+                    self.model[name].weight.set_value(value)
+                    self.model[name].bias.set_value(np.zeros(8, "float32"))
+                else:
+                    self.model[name].weight.copy_(torch.from_numpy(value.T.copy()))
+                    self.model[name].bias.zero_()
+
+    def run(self, folder):
+        mask, axis, pairs, approximate, epsilon = self.numbers
+        module, tensor = (paddle, paddle.to_tensor) if self.paddle else (torch, torch.from_numpy)
+        functions, words = module.nn.functional, {"axis" if self.paddle else "dim": axis}
+        with record(folder, self.model):
+            x = tensor(SAMPLES[0])
+            angles = tensor(np.outer(np.arange(4), 0.3 ** np.arange(4)).astype("float32"))
+            angles = module.stack([angles, angles], -1).reshape([4, 8]) if pairs else module.concat([angles, angles], -1)
+            scores = module.matmul(x, x.transpose([0, 2, 1] if self.paddle else -1, *(() if self.paddle else (-2,))))
+            if mask is not None:
+                scores = scores + module.triu(module.full([4, 4], -1e9), mask)
+            x = module.matmul(functions.softmax(scores, **words), x) * module.cos(angles)
+            approximate = approximate if self.paddle else "tanh" if approximate else "none"
+            x = functions.gelu(x, approximate=approximate)
+            x = functions.layer_norm(x, [8], **{"epsilon" if self.paddle else "eps": epsilon})
+            other = "up" if self.first == "gate" else "gate"
+            functions.silu(self.model[self.first](x)) * self.model[other](x)
+        return folder
+
+
+@pytest.mark.parametrize(("wrong", "kind", "numbers"), [
+    ({"mask": 2}, "mask", {"a": 18, "b": 36}), ({"mask": None}, "mask", {"a": 0, "b": 36}),
+    ({"axis": -2}, "axis", {"a": -2, "b": -1}), ({"pairs": True}, "order of elements", {"axis": -1, "pairs": "a"}),
+    ({"approximate": True}, "arguments", {}), ({"epsilon": 1e-3}, "arguments", {"epsilon": ["0.001", "1e-05"]}),
+    ({"first": "up"}, "operand", {"a": "up", "b": "gate"}),
+    ({"exchanged": True}, "exchanged", {"a": "gate.weight", "b": "up.weight"}),
+])  # fmt: skip
+def test_what_a_call_does_otherwise_between_frameworks(wrong, kind, numbers, tmp_path):
+    original = Gated("torch").run(tmp_path / "torch")
+    assert diff(Gated("paddle").run(tmp_path / "right"), original, rtol=1e-4)
+    difference = diff(Gated("paddle", **wrong).run(tmp_path / "wrong"), original, rtol=1e-4)
+    assert difference.reason.kind == kind, difference.answer
+    assert numbers.items() <= difference.reason.numbers.items(), difference.reason
+    assert difference.reason.text in difference.answer
+
+
+def plain(
+    folder, framework, parts=1, skips=None, decay=None, scale=1.0, dtype="float32", begin=0, count=3, whole=True, **options
+):  # fmt: skip
+    """A training of two layers, which the program calls itself; ``decay``: that of a moving average of a weight, which is noted."""
+    module, tensor = (paddle, paddle.to_tensor) if framework == "paddle" else (torch, torch.from_numpy)
+    linears = [module.nn.Linear(8, 8), module.nn.Linear(8, 5)]
+    drawn = np.random.default_rng(4)
+    with paddle.no_grad(), torch.no_grad():
+        for linear, size in zip(linears, (8, 5)):
+            value = drawn.standard_normal((8, size)).astype("float32")
+            linear.weight.copy_(tensor(value if framework == "paddle" else value.T.copy()))
+            linear.bias.copy_(tensor(np.zeros(size, "float32")))
+    parameters = [parameter for linear in linears for parameter in linear.parameters()]
+    optimizer = paddle.optimizer.Adam(1e-2, parameters=parameters) if framework == "paddle" else torch.optim.Adam(parameters, 1e-2)
+    average = linears[0].weight.detach().clone()
+    model = module.nn.Sequential(*linears)
+    options = {"gradients": True, "parameters": True, **options} if whole else {"framework": framework}
+    recording = record(folder, *([model] if whole else []), **options)
+    for step in range(begin + count):
+        if step == begin:
+            recording.start()
+        for x, y in zip(np.split(SAMPLES[step], parts), np.split(LABELS[step], parts)):
+            hidden = linears[0](tensor(x).mean(1))
+            if dtype != "float32":
+                hidden = hidden.to(torch.bfloat16).float() * hidden.bfloat16()[0, 0].float() / hidden[0, 0].detach()
+                hidden = torch.nn.functional.gelu(hidden.bfloat16()).float()
+            else:
+                hidden = module.nn.functional.gelu(hidden)
+            (module.nn.functional.cross_entropy(linears[1](hidden), tensor(y)) * scale / parts).backward()
+        if scale != 1.0:
+            for parameter in parameters:
+                parameter.grad.div_(scale)
+        if step != skips:
+            optimizer.step()
+        optimizer.clear_grad() if framework == "paddle" else optimizer.zero_grad()
+        if decay is not None:
+            with paddle.no_grad(), torch.no_grad():
+                average = average * decay + linears[0].weight * (1 - decay) if decay else linears[0].weight
+            if step >= begin:
+                recording.note("average", average)
+    recording.stop()
+    return folder
+
+
+def test_a_step_that_one_run_skips(tmp_path):
+    for number, framework in enumerate(("paddle", "torch")):
+        sides = [plain(tmp_path / f"{framework} {name}", framework, **({"skips": 1} if name == "a" else {})) for name in "ab"]
+        for other in (sides[1], plain(tmp_path / f"other {number}", ("torch", "paddle")[number])):
+            known = diff(sides[0], other, rtol=1e-4).reason
+            assert (known.kind, known.numbers) == ("skipped step", {"side": "a", "step": 1})
+            assert diff(other, sides[0], rtol=1e-4).reason.numbers["side"] == "b"
+
+
+def test_a_moving_average_of_weights(tmp_path):
+    original = plain(tmp_path / "torch", "torch", decay=0.9)
+    assert diff(plain(tmp_path / "right", "paddle", decay=0.9), original, rtol=1e-4)
+    known = diff(plain(tmp_path / "missing", "paddle", decay=0.0), original, rtol=1e-4).reason
+    assert (known.kind, known.numbers["a"], known.numbers["b"]) == ("moving average", 0, pytest.approx(0.9, rel=1e-3))
+
+
+@pytest.mark.parametrize("parts", [(2, 1), (3, 1), (2, 3)])
+def test_accumulation_in_layers_that_the_program_calls_itself(parts, tmp_path):
+    both = zip("ab", ("paddle", "torch"), parts)
+    sides = [plain(tmp_path / name, framework, count, whole=False) for name, framework, count in both]
+    difference = diff(*sides, rtol=1e-4)
+    assert difference, difference.answer
+    assert (difference.reason.kind, difference.reason.numbers["a"], difference.reason.numbers["b"]) == ("batch size", *parts)
+
+
+def test_a_scaled_loss_whose_gradients_are_unscaled_is_no_difference(tmp_path):
+    original = plain(tmp_path / "torch", "torch")
+    scaled = plain(tmp_path / "scaled", "torch", scale=1024.0)
+    for one_side, other in ((plain(tmp_path / "paddle", "paddle"), scaled), (scaled, original)):
+        differing = [row for row in diff(one_side, other, rtol=1e-4).differing if row.any.kind != "op"]
+        assert not differing, differing[0]
+
+
+def test_another_dtype_is_named(tmp_path):
+    difference = diff(plain(tmp_path / "a", "paddle"), plain(tmp_path / "b", "torch", dtype="bfloat16"))
+    assert "bfloat16" in difference.answer
+
+
+def test_a_resume_with_another_number_of_steps(tmp_path):
+    whole = plain(tmp_path / "whole", "torch")
+    for framework in ("torch", "paddle"):
+        difference = diff(plain(tmp_path / framework, framework, begin=1, count=1), whole, rtol=1e-4)
+        assert difference.begins == ("a", 1)
+        assert not difference.counts.differing, difference.answer
+        assert len(difference.holes) == 1, "b goes on"

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import padiff_shim
 from padiff_shim import ArgumentError
 from padiff_shim.recording.device_fingerprints import DeviceFingerprints
-from padiff_shim.recording.fingerprints import PERIOD, StepFingerprints, fingerprint, of_bfloat16, weights
+from padiff_shim.recording.fingerprints import PERIOD, StepFingerprints, fingerprint, weights
 from padiff_shim.recording.reading import read
+from padiff_shim.trees import numbers
 
 SIZES = (0, 1, 2, 3, 63, 1024, 1025, 2 * PERIOD - 1, 2 * PERIOD, 2 * PERIOD + 3, 5 * PERIOD)
 
@@ -90,7 +91,7 @@ def test_special_values():
     assert np.isnan(nan.norm)
     assert fingerprint(np.array([np.inf], np.float32)).max_abs == np.inf
     words = np.array([0x3F80, 0xC000], np.uint16)  # 1 and -2
-    assert of_bfloat16(words)[1:4] == (pytest.approx(5**0.5), -0.5, 2.0)
+    assert fingerprint(words, numbers(words, "bfloat16"))[1:4] == (pytest.approx(5**0.5), -0.5, 2.0)
 
 
 def trained(folder, steps=12, perturbed=None, framework="paddle", **options):
@@ -126,7 +127,7 @@ def test_a_training_and_the_step_that_differs(tmp_path):
     trained(tmp_path / "again")
     trained(tmp_path / "b", perturbed=7)
     recorded = read(tmp_path / "a")[0]
-    rows = list(recorded.rows())
+    rows = list(recorded.steps())
     assert [row.step for row in rows] == list(range(12))
     assert sum(len(row.numbers) for row in rows) == recording.records
     kinds = [recorded.described[number].kind for number in rows[1].numbers]
@@ -164,7 +165,7 @@ def test_other_lengths_and_intervals_are_never_the_same(tmp_path):
     assert not difference
     assert {"14", "11"} <= set(re.findall(r"\d+", difference.answer))
     trained(tmp_path / "every", every=4)
-    assert [row.step for row in read(tmp_path / "every")[0].rows()] == [0, 4, 8]
+    assert [row.step for row in read(tmp_path / "every")[0].steps()] == [0, 4, 8]
     sparse = padiff_shim.diff(tmp_path / "a", tmp_path / "every")
     assert len(sparse.steps) == 3
     assert sparse.counts.differing == 0
