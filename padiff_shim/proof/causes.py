@@ -770,7 +770,9 @@ def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, 
 def _rearranged(matching: Matching, pair: CallPair) -> tuple[TraceOperand, Step, Step] | None:
     """An operand of the port, a step of its way, and with which step in its place it is arranged as the original's."""
     for operand, other in zip(pair.original.operands, pair.port.operands) if pair.original and pair.port else ():
-        if operand.way == other.way or operand.tensor.numel() != other.tensor.numel() or matching.in_one_order(operand, other):
+        if operand.way == other.way or operand.tensor.numel() != other.tensor.numel():
+            continue
+        if matching.same(operand.value, other.value) and matching.in_order(operand.value, operand.tensor, other.tensor):
             continue
         orders = [step.order for step in operand.way if step.order]
         for at, step in sorted(enumerate(other.way), key=lambda numbered: not numbered[1].order):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .agreement import FILLED, RoundingBound, floor_of
-from .trace import Trace, TraceCall, TraceOperand, Value, numbers
+from .trace import Trace, TraceCall, Value, numbers
 
 # ---- Which values of two traces are the same, up to rounding, whatever their layout.
 
@@ -25,7 +25,6 @@ class Matching:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
         self._shuffled: set[Value] = set()  # of the second: the elements of a value of the first in another order
-        self._weighed: set[Value] = set()  # of the first: scores that are the same as a softmax weighs them
         self._of_weights = [made_of(trace, _is_weight, lambda node: node.name not in _READ) for trace in (first, second)]
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
@@ -117,7 +116,6 @@ class Matching:
                 in_place = other.tensor.shape != scores.tensor.shape or _close(numbers(wanted), numbers(weights), tolerance)
                 if in_place and _close(ordered, numbers(weights).sort().values, tolerance):
                     self._same[scores.value, other] = True
-                    self._weighed.add(scores.value)
                     self.of_second.setdefault(other, scores.value)
                     self.of_first.setdefault(scores.value, other)
 
@@ -188,19 +186,6 @@ class Matching:
     def in_order(self, value: Value, expected: torch.Tensor, actual: torch.Tensor) -> bool:
         """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
         return _close(numbers(expected), numbers(actual), self._tolerance(value))
-
-    def in_one_order(self, expected: TraceOperand, actual: TraceOperand) -> bool:
-        """Whether two operands, of whatever shapes, hold one value's elements row by row; scores as a softmax weighs them."""
-        if not self.same(expected.value, actual.value) or expected.tensor.numel() != actual.tensor.numel():
-            return False
-        if self.in_order(expected.value, expected.tensor, actual.tensor):
-            return True
-        if expected.value not in self._weighed:
-            return False
-        weights, other = (
-            torch.softmax(numbers(operand.tensor).reshape(-1, expected.tensor.shape[-1]), 1) for operand in (expected, actual)
-        )
-        return _close(weights.reshape(-1), other.reshape(-1), RoundingBound(floor_of(expected.tensor.dtype)))
 
     def is_matched(self, value: Value) -> bool:
         """Whether a value of the second trace has a partner in the first."""
@@ -596,13 +581,11 @@ def with_bias(product: TraceCall, other: TraceCall) -> TraceCall:
         return product
     for reader in product.result.readers:
         biases = [operand for operand in reader.operands if operand.value.node is None and operand.tensor.dim() == 1]
-        if reader.name == "add" and biases and reader.layer == product.layer and _of_one_size(reader.result, other.result):
+        made, wanted = reader.result.tensor, other.result.tensor
+        alike = reader.layer == product.layer and made.numel() == wanted.numel() and made.dtype == wanted.dtype
+        if reader.name == "add" and biases and alike:
             return reader
     return product
-
-
-def _of_one_size(value: Value, other: Value) -> bool:
-    return value.tensor.numel() == other.tensor.numel() and value.tensor.dtype == other.tensor.dtype
 
 
 def _joined(matching: Matching, first: TraceCall, pairs: Sequence[CallPair]) -> TraceCall:
