@@ -287,6 +287,22 @@ class Resized(Net):
         return self.down(torch.nn.functional.avg_pool2d(h, 3, 2, 1).reshape(33, 40))
 
 
+class Repeated(Net):
+    def forward(self, x):
+        q = self.up(torch.tanh(x)).view(3, 11, 5, 8).transpose(1, 2)
+        k = self.down(torch.relu(self.up(x))).view(3, 11, 3, 8).mean(2, keepdim=True).transpose(1, 2)
+        k = k[:, :, None].expand(3, 1, 5, 11, 8).reshape(3, 5, 11, 8)
+        w = torch.softmax(torch.matmul(q, k.transpose(2, 3)) / 2.05, dim=-1)
+        return self.down(torch.matmul(w, q).transpose(1, 2).reshape(33, 40))
+
+
+REPEATED = (
+    "q = self.up(paddle.tanh(x)).reshape([3, 11, 5, 8]).transpose([0, 2, 1, 3])\n"
+    "k = self.down(F.relu(self.up(x))).reshape([3, 11, 3, 8]).mean(2, keepdim=True)\n"
+    "k = paddle.tile(k, [1, 1, 5, 1]).transpose([0, 2, 1, 3])\n"
+    "w = F.softmax(paddle.matmul(q / 2.05, k.transpose([0, 1, 3, 2])), -1)\n"
+    "return self.down(paddle.matmul(w, q).transpose([0, 2, 1, 3]).reshape([33, 40]))"
+)
 NORMALIZED = (
     "m, v = paddle.linspace(-1, 1, 40), paddle.linspace(0.5, 2, 40)\nreturn self.down((self.up(x) - m) / paddle.sqrt(v + 1e-5))"
 )
@@ -328,6 +344,7 @@ GLU = (
         (ROTATION, Rotated, "float32"),
         (NORMALIZED, Normalized, "float32"),
         (RESIZED, Resized, "float32"),
+        (REPEATED, Repeated, "float32"),
     ],
 )
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -140,14 +140,16 @@ class Translator(CallWords):
             if known is None:
                 raise Untranslatable(partner.label)
             return self._named(known)
-        sides = self._by_memory.get(partner.tensor.data_ptr(), [])  # a part of a tensor begins elsewhere
+        sides, size = self._by_memory.get(partner.tensor.data_ptr(), []), operand.value.count  # a part of a tensor begins elsewhere
+        if operand.tensor.numel() > size and (repeated := list(self._alike(operand.tensor))):
+            sides, size = repeated, operand.tensor.numel()
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
             if side.shape == operand.tensor.shape and side.is_complex() is operand.tensor.is_complex():
                 laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
                 dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
         for value, side in sorted(sides, key=lambda pair: pair[1].shape[-2:] != operand.tensor.shape[-2:]):
-            if side.numel() * (1 + side.is_complex()) == operand.value.count:
+            if side.numel() * (1 + side.is_complex()) == size:
                 return self._cast(self._paired(self._named(value), side, operand.tensor, call), side, operand.tensor)
         read = self._read(partner)
         if read is None:
@@ -157,6 +159,13 @@ class Translator(CallWords):
         turned = side.dim() == 2 and side.shape == operand.tensor.shape and not torch.equal(partner.tensor, operand.tensor)
         text = f"{self._named(value)}.t()" if turned else self._shaped(self._named(value), side, operand.tensor, call)
         return self._cast(text, side, operand.tensor)
+
+    def _alike(self, tensor: torch.Tensor) -> Iterator[tuple[ValueId, torch.Tensor]]:
+        """The port's values whose matrices are those of a tensor that is repeated on its way to a call."""
+        for value, side in itertools.chain(*self._by_memory.values()):
+            alike = side.shape[-2:] == tensor.shape[-2:] and side.numel() == tensor.numel() and side.is_floating_point()
+            if alike and torch.allclose(side.reshape(-1).double(), tensor.reshape(-1).double(), 1e-2, 1e-3):
+                yield value, side
 
     def _made(self, call: TraceCall, operand: TraceOperand) -> str:
         """An operand that no tensor of the port holds, as the original makes it."""
