@@ -503,6 +503,47 @@ def test_several_products_where_the_original_has_one(tmp_path, body):
     assert behind.identical, str(behind)
 
 
+CHANNELS = """
+import paddle
+import paddle.nn as nn
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.up, self.conv = nn.Linear(24, 72), nn.Conv2D(8, 8, 3, padding=1, groups=8)
+        self.weight, self.bias = self.create_parameter([8]), self.create_parameter([8], is_bias=True)
+
+    def forward(self, x):
+        x = self.up(x).reshape([33, 8, 9, 1]).tile([1, 1, 1, 9])
+        mean = x.mean(1, keepdim=True)
+        variance = (x - mean).pow(2).mean(1, keepdim=True)
+        x = (x - mean) / paddle.sqrt(variance + 1e-6)
+        x = self.weight[:, None, None] * x + self.bias[:, None, None]
+        return self.conv(x)
+"""
+
+
+class Channels(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.conv = torch.nn.Linear(24, 72), torch.nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.weight, self.bias = torch.nn.Parameter(torch.randn(8)), torch.nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        x = self.up(x).view(33, 8, 9, 1).repeat(1, 1, 1, 9).permute(0, 2, 3, 1)
+        x = torch.nn.functional.layer_norm(x, (8,), self.weight, self.bias, 1e-6)
+        return self.conv(x.permute(0, 3, 1, 2))
+
+
+def test_a_layout_that_another_change_brings_is_no_origin_of_its_own(tmp_path):
+    answer, behind = ask(tmp_path, "", Channels, CHANNELS)
+    (origin,) = answer.origins
+    assert "layer_norm" in origin.change
+    assert origin.contribution == pytest.approx(1.0)
+    assert behind.identical, str(behind)
+
+
 class Scaled(torch.nn.Module):
     """As a new norm holds them: ones, with which products are exact, and zeros, with which sums are."""
 

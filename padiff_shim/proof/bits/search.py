@@ -279,7 +279,20 @@ class OriginSearch:
         self._try_layouts()
         self._try_all(groups)
         if self._settle():
+            for origin in [origin for origin in self.origins if origin.change is not None]:
+                self._gather(origin)
             self._try_all(groups)
+
+    def _gather(self, origin: Origin) -> None:
+        """Origins without a change that another's mends, as one that lays out what they read does, are a part of that one."""
+        left = [other for other in self.origins if other.change is None]
+        ran = self._with([origin.change]) if left and origin.change is not None else None
+        for other in left:
+            if ran is None:
+                return
+            if other.results <= ran.capture.seen and not other.results & ran.capture.differing.keys() and not other.ends & ran.ends:
+                origin.groups, origin.times = [*origin.groups, *other.groups], [*origin.times, *other.times]
+                self.origins.remove(other)
 
     def _try_all(self, groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Try for the origins that have no change: formulations, the original's own calls, other orders, and two of these."""
