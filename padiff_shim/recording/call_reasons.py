@@ -12,8 +12,7 @@ from ..text import shown, tr
 from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .rank_causes import SCALE
-from .tensors import Array, Tensor
-from .updates import multiple
+from .tensors import Array, Tensor, multiple
 
 AXIS, MASK, ORDER_OF_ELEMENTS, OPERAND, ROWS, DTYPE, CALLS, AVERAGE = (
     "axis", "mask", "order of elements", "operand", "normalization", "dtype", "calls", "moving average"

@@ -6,7 +6,7 @@ import heapq
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from ..arguments import function, path, whole
 from ..errors import ArgumentError, described
 from ..measure.difference import Comparator
 from ..progress import Waiting
-from ..runlog.events import LOSS, NAMED
+from ..runlog.events import IN_STEP, LOSS, NAMED
 from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align
@@ -35,18 +35,19 @@ from .fusions import take_apart
 from .joined import Groups, JoinedRun, join, sent_stages
 from .joined_rows import JoinedRows
 from .numbering import NameMap
-from .offsets import begins_at, first_step
 from .rank_causes import RankCauses
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
 from .reasons import reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import WEIGHT, Tensor, numbered, parameter_name
-from .updates import unscaled
+from .tensors import WEIGHT, Tensor, linear, multiple, numbered, parameter_name
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _STEP_TENSORS = 10**6  # more than a step of fingerprints has
+_NORM = 1e-6  # relative: that of a step's weights in two frameworks; an update changes it more
+_FORWARD = frozenset({"op", "layer", "loss"})
+_SCALED = 1e-3  # relative: gradients that are a multiple of others
 _SEQUENCES = ("op", "layer", "note", LOSS)  # kinds that are aligned in their order
 
 
@@ -247,18 +248,68 @@ def _lie_alike(both: tuple[dict[int, Recorded], dict[int, Recorded]], *, whole: 
 def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:
     """Where one run begins in the other: by the numbers of their steps, or by hashes, where it was not said."""
     pair = tuple(side[min(side)] for side in both)
-    first = [first_step(recorded) for recorded in pair]
+    first = [_first_step(recorded) for recorded in pair]
     if first[0] != first[1]:
         difference.begins = ("b", first[1]) if first[1] > first[0] else ("a", first[0])
     elif not any("first_step" in recorded.options for recorded in pair):
         for whole_run, later, side in ((0, 1, "b"), (1, 0, "a")):
-            step = begins_at(pair[whole_run], pair[later])
+            step = _begins_at(pair[whole_run], pair[later])
             if step is not None:
                 if step != first[later]:
                     difference.begins = side, step
                     for recorded in both[later].values():
                         recorded.offset = step - first[later]
                 return
+
+
+def _first_step(recorded: Recorded) -> int:
+    """The number of the first step that was recorded."""
+    return next((step.step for step in recorded.steps()), 0)
+
+
+def _begins_at(whole: Recorded, later: Recorded) -> int | None:
+    """The step of ``whole`` with whose weights, and if possible with whose forward, ``later`` begins; None where none is known.
+
+    A run that begins as ``whole`` does begins nowhere else.
+    """
+    start = next(later.steps(), None)
+    if start is None:
+        return None
+    crossing = whole.framework != later.framework
+    weights = _named(tensor for tensor in start.inputs if tensor.tensor == WEIGHT)
+    forward = {} if crossing else _calls(start)
+    current: dict[str, Tensor] = {}
+    with_weights: int | None = None
+    for number, step in enumerate(whole.steps()):
+        if number == 0:
+            current = _named(tensor for tensor in step.inputs if tensor.tensor == WEIGHT)
+        common = current.keys() & weights.keys()  # buffers are not recorded behind each step of fingerprints
+        here = bool(common) and all(_same_weight(current[name], weights[name], crossing=crossing) for name in common)
+        if here and with_weights is None:
+            with_weights = step.step
+        if forward and _calls(step) == forward:
+            return step.step
+        if number == 0 and here:
+            return None
+        current |= _named(tensor for tensor in step.tensors if tensor.kind == "parameter")
+    return with_weights
+
+
+def _named(tensors: Iterable[Tensor]) -> dict[str, Tensor]:
+    return {parameter_name(tensor.name): tensor for tensor in tensors}
+
+
+def _same_weight(a: Tensor, b: Tensor, *, crossing: bool) -> bool:
+    """Whether two weights have the same bits; between frameworks, which round otherwise and lay them otherwise, the same norm."""
+    norms = [tensor.figures.get("norm", 0.0) for tensor in (a, b)]
+    return a.digest == b.digest or (crossing and a.size == b.size and abs(norms[0] - norms[1]) <= _NORM * norms[0])
+
+
+def _calls(step: RecordedStep) -> dict[Any, str]:
+    """What a step's forward has computed: digests by kind, layer and name, and which of those it is."""
+    forward = (tensor for tensor in step.tensors if tensor.kind in _FORWARD)
+    known = numbered(forward, lambda tensor: (tensor.kind, tensor.layer, tensor.name, tensor.tensor))
+    return {key: tensor.digest for key, tensor in known}
 
 
 def _in_step(compared: Sequence[Compared], difference: Difference) -> None:
@@ -371,7 +422,7 @@ def _compare(
         if ranks is None:
             inputs = [_row(a.rank, *pair, tolerances, partners) for pair in inputs_of_both]
             samples = CommonSamples(inputs_of_both)
-            rows = unscaled([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
+            rows = _unscaled([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners)
         difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
@@ -581,6 +632,18 @@ def _data(step: RecordedStep, weights: set[str]) -> frozenset[str]:
     weights.update(tensor.digest for tensor in step.inputs if tensor.tensor == WEIGHT and tensor.digest)
     step.inputs = [tensor for tensor in step.inputs if tensor.tensor == WEIGHT or tensor.digest not in weights]
     return frozenset(tensor.digest for tensor in step.inputs if tensor.tensor != WEIGHT and tensor.digest)
+
+
+def _unscaled(rows: list[TensorRow]) -> list[TensorRow]:
+    """The rows of a step; gradients of a scaled loss are no difference where those that the update uses are equal, unscaled."""
+    equal = {row.any.name for row in rows if row.any.kind == IN_STEP and not row.differs}
+    for place, row in enumerate(rows):
+        if row.differs and row.any.kind == "gradient" and row.any.name in equal:
+            a, b = linear(row.a), linear(row.b)
+            ways = [b, b.T] if a is not None and b is not None and b.ndim == 2 else [b]
+            if a is not None and any(way is not None and way.shape == a.shape and multiple(a, way, _SCALED) for way in ways):
+                rows[place] = replace(row, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))
+    return rows
 
 
 def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin, partners: ExpectedPartners) -> TensorRow:

@@ -17,8 +17,7 @@ from .difference import DifferenceReason, TensorRow
 from .joined import JoinedRun
 from .reading import merged
 from .shards import RankTensor
-from .tensors import Array, Tensor, is_weight
-from .updates import linear
+from .tensors import Array, Tensor, is_weight, linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
 _ORDERS = 720  # of slices that are tried

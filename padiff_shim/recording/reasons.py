@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,9 +22,8 @@ from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor, RankTensor
 from .switches import SwitchDifference
-from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array
+from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array, linear, multiple, wide
 from .tensors import NORM as NORM_NOTE
-from .updates import Updates, linear, multiple, wide
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
@@ -37,6 +37,49 @@ _SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
 _FACTOR = 1e-3  # relative: two tensors of which one is a multiple of the other
 _COUNT = 10**7  # beyond, a number says nothing of how many are added up
+
+
+class Updates:
+    """The updates of two runs.
+
+    Args:
+        difference: with the rows of both.
+    """
+
+    def __init__(self, difference: Difference) -> None:
+        self._ranks = len({step.rank for step in difference.steps}) > 1  # each is compared for itself
+        self._rows: defaultdict[tuple[str, str], list[TensorRow]] = defaultdict(list)
+        for row in difference.compared:
+            self._rows[row.any.kind, self.name(row)].append(row)
+        self._all = difference.rows
+        self._first = difference.steps[0].step if difference.steps else 0
+
+    def name(self, row: TensorRow) -> str:
+        """What the rows of one parameter of one process share."""
+        return f"{row.rank} {row.any.name}" if self._ranks else row.any.name
+
+    def begins(self, row: TensorRow) -> bool:
+        """Whether a row is of a parameter as the runs begin."""
+        rows = [other for other in self._rows[row.any.kind, self.name(row)] if other.any.step == self._first]
+        return row.any.kind == "parameter" and len(rows) > 1 and rows[0] is row
+
+    def gradient(self, row: TensorRow) -> TensorRow | None:
+        """The row of a parameter's gradient as the update used it that made this row."""
+        for kind in GRADIENTS:
+            used = [known for known in self._rows[kind, self.name(row)] if known.any.step == row.any.step]
+            if used:
+                return used[-1]
+        return None
+
+    def count(self, row: TensorRow, side: str) -> int:
+        """How many updates of a parameter a run has made in the step, by the gradients that they used."""
+        used = (getattr(other, side) for other in self._all if other.any.kind == IN_STEP and other.any.step == row.any.step)
+        return sum(tensor is not None and tensor.name == row.any.name for tensor in used)
+
+    def gradients_before(self, row: TensorRow) -> list[TensorRow]:
+        """The rows of a parameter's gradients in the step before."""
+        rows = (known for kind in GRADIENTS for known in self._rows[kind, self.name(row)])
+        return [known for known in rows if known.any.step == row.any.step - 1]
 
 
 def reason_of(

@@ -360,3 +360,30 @@ def parameter_name(name: str) -> str:
     """The name of a parameter or buffer, running statistics as Torch calls them."""
     above, dot, last = name.rpartition(".")
     return above + dot + _STATISTICS.get(last, last)
+
+
+# ---- Arithmetic on tensors
+
+
+def multiple(values: Array, of: Array, within: float) -> float | None:
+    """By which ``values`` are ``of``; None where they are no multiple of it within this, relative."""
+    square = float(np.vdot(of, of))
+    factor = float(np.vdot(values, of)) / square if square else 0.0
+    return factor if factor and np.linalg.norm(values - factor * of) <= within * np.linalg.norm(values) else None
+
+
+def wide(tensor: Tensor | None) -> Array | None:
+    """Values in float64; None where they are not known, or not all finite numbers."""
+    values = None if tensor is None or tensor.kind == LOSS else tensor.values()
+    known = None if values is None or np.iscomplexobj(values) else values.astype(np.float64)
+    return None if known is None or not np.isfinite(known).all() else known
+
+
+def linear(tensor: Tensor | None) -> Array | None:
+    """Values in float64, or figures of a fingerprint that add up as the values do: mean and projection."""
+    values = wide(tensor)
+    if values is None and tensor is not None and {"mean", "projection"} <= tensor.figures.keys():
+        values = np.array([tensor.figures["mean"] * tensor.size, tensor.figures["projection"]])
+    elif values is None and tensor is not None and tensor.size == 1 and "mean" in tensor.figures:
+        values = np.array([tensor.figures["mean"]])
+    return values
