@@ -178,7 +178,7 @@ def test_names_of_two_runs():
     for wrong in ({"a": "*"}, {"": "a"}, {"a": 1}, [("a", "b")], "a"):
         with pytest.raises(ArgumentError, match="names="):
             NameMap(wrong)
-    assert command._names("a.*.l=a.*") == {"a.*.l": "a.*"}
+    assert command._table("--names", "a.*.l=a.*") == {"a.*.l": "a.*"}
 
 
 def test_a_layer_around_another_changes_no_name():
