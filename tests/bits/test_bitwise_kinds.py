@@ -303,6 +303,22 @@ REPEATED = (
     "w = F.softmax(paddle.matmul(q / 2.05, k.transpose([0, 1, 3, 2])), -1)\n"
     "return self.down(paddle.matmul(w, q).transpose([0, 2, 1, 3]).reshape([33, 40]))"
 )
+
+
+class Interleaved(Net):
+    def forward(self, x):
+        q, k = (self.up(y).view(3, 11, 5, 8).transpose(1, 2) for y in (torch.tanh(x), x))
+        k = torch.stack([-k[..., 1::2], k[..., ::2]], -1).flatten(-2)
+        w = torch.softmax(torch.matmul(q, k.transpose(2, 3)) / 2.05, dim=-1)
+        return self.down(torch.matmul(w, q).transpose(1, 2).reshape(33, 40))
+
+
+INTERLEAVED = (
+    "q, k = [self.up(y).reshape([3, 11, 5, 8]).transpose([0, 2, 1, 3]) for y in (paddle.tanh(x), x)]\n"
+    "k = paddle.stack([-k[..., 1::2], k[..., ::2]], -1).flatten(-2)\n"
+    "w = F.softmax(paddle.matmul(q / 2.05, k.transpose([0, 1, 3, 2])), -1)\n"
+    "return self.down(paddle.matmul(w, q).transpose([0, 2, 1, 3]).reshape([33, 40]))"
+)
 NORMALIZED = (
     "m, v = paddle.linspace(-1, 1, 40), paddle.linspace(0.5, 2, 40)\nreturn self.down((self.up(x) - m) / paddle.sqrt(v + 1e-5))"
 )
@@ -345,6 +361,7 @@ GLU = (
         (NORMALIZED, Normalized, "float32"),
         (RESIZED, Resized, "float32"),
         (REPEATED, Repeated, "float32"),
+        (INTERLEAVED, Interleaved, "float32"),
     ],
 )
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):

@@ -148,7 +148,8 @@ class Translator(CallWords):
                 laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
                 dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
-        for value, side in sorted(sides, key=lambda pair: pair[1].shape[-2:] != operand.tensor.shape[-2:]):
+        matrix = operand.tensor.shape[-2:]
+        for value, side in sorted(sides, key=lambda pair: (pair[1].shape[-2:] != matrix, pair[1].shape[-2:] != matrix[::-1])):
             if side.numel() * (1 + side.is_complex()) == size:
                 return self._cast(self._paired(self._named(value), side, operand.tensor, call), side, operand.tensor)
         read = self._read(partner)
