@@ -316,7 +316,7 @@ class Interleaved(Net):
 INTERLEAVED = (
     "q, k = [self.up(y).reshape([3, 11, 5, 8]).transpose([0, 2, 1, 3]) for y in (paddle.tanh(x), x)]\n"
     "k = paddle.stack([-k[..., 1::2], k[..., ::2]], -1).flatten(-2)\n"
-    "w = F.softmax(paddle.matmul(q / 2.05, k.transpose([0, 1, 3, 2])), -1)\n"
+    "w = F.softmax(paddle.matmul(q / 2.05, k, transpose_y=True), -1)\n"
     "return self.down(paddle.matmul(w, q).transpose([0, 2, 1, 3]).reshape([33, 40]))"
 )
 NORMALIZED = (
