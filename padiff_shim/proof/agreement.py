@@ -341,6 +341,7 @@ def largest_of_rows(rows: Sequence[Row]) -> float:
 SLACK = 64.0  # so many times the effect of one rounding error per call counts as rounding
 
 
+_TRAVELLED = 4.0  # times the effect of a few other roundings of numbers that were rounded once
 FLOOR = 1e-13  # of the largest element: sums whose terms cancel keep no more digits in float64
 
 
@@ -560,6 +561,27 @@ class Agreement:
         return all(
             _shape(before) == _shape(after) and _near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows
         )
+
+    def travelled(self, port: RunOutcome, moved: Sequence[Sequence[RunOutcome]], most: float, *, forward: bool = False) -> float:
+        """How far both are apart at most, if the same runs with other roundings are as far from them everywhere; infinite if not.
+
+        ``moved``: such runs of the original, and of the port. ``most``: of the largest element, however far those are.
+        """
+        apart, own = 0.0, (True, False)
+        others = [[list(self._rows(run, forward, own=side)) for run in runs] for side, runs in zip(own, moved)]
+        for at, ((_, expected, actual), allowed) in enumerate(zip(self._rows(port, forward), self._allowed[forward])):
+            if expected is None or actual is None or _near(expected, actual, allowed):
+                continue
+            ends = [[rows[at][2] for rows in runs] for runs in others]
+            if any(end is None or end.shape != start.shape for start, side in zip((expected, actual), ends) for end in side):
+                return math.inf
+            explained = sum(
+                max((largest(start, end) for end in side), default=0.0) for start, side in zip((expected, actual), ends)
+            )
+            apart = max(apart, largest(expected, actual))
+            if largest(expected, actual) > min(_TRAVELLED * explained, most * largest_element(expected)):
+                return math.inf
+        return apart
 
     def unsettled(self, port: RunOutcome, *, forward: bool = False) -> str:
         """What is far apart, and moves as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is.

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import hashlib
 import linecache
+import math
 import re
 import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
@@ -202,6 +203,8 @@ class _MistakeSearch:
         self._exchanged: list[Key] = []  # the last of them
         self._differences: list[CallDifference] = []
         self._tables: Exchange | None = None  # None: not looked for yet
+        self._moved: list[list[RunOutcome]] | None = None  # runs of both with other roundings of the tables that one of them has
+        self._alone = ""  # a note on those tables
         self._ended = False
         self._rest: str | None = None
 
@@ -226,6 +229,8 @@ class _MistakeSearch:
                 self._mend()
                 self.apart = agreement_module.worst(self._mapping, self._original, self._port)
                 self._rest = self._agreement.breach(self._port, forward=forward)
+        if self._rest and self._rounded_tables_explain(forward=forward):
+            self._rest = ""
         return self._end_alike()
 
     def _end_alike(self) -> bool:
@@ -244,7 +249,7 @@ class _MistakeSearch:
         unsettled = "" if self._differences else self._agreement.unsettled(self._port)
         over, traces = self._rest == "", (self._original.trace, self._port.trace)
         self.forget()
-        notes = tuple(dict.fromkeys(tables.notes))
+        notes = tuple(dict.fromkeys([*tables.notes, *filter(None, [self._alone])]))
         return Located(
             self._differences, over, self.apart, self._rest or "", [*tables.constants, *tables.made], notes, unsettled, *traces
         )
@@ -360,10 +365,42 @@ class _MistakeSearch:
         capturing = functools.partial(Capture, forced=forced, tables=tables.constants, attributes=self._attributes)
         return self._sides[1].run_wide(capturing)
 
+    def _weights(self) -> list[set[str]]:
+        """What is no table: what has a partner holds equal values, running statistics among them."""
+        return [side.trained_names() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
+
+    def _rounded_tables_explain(self, *, forward: bool) -> bool:
+        """Whether both are no further apart than other roundings in float32 move them, of the tables that one of them alone has.
+
+        One side divides by a tensor that was made in float32, and the other multiplies by the number itself.
+        """
+        if self._moved is None:
+            names = self._weights()
+            found = [_OfNumbers(weights.__contains__) for weights in names]
+            traces = self._original.trace, self._port.trace
+            every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, found)]
+            alone = [
+                [value.tensor for value in own if value.node is None and _is_single(value) and not _held(value, other)]
+                for own, other in zip(every, reversed(every))
+            ]
+            self._moved = [
+                [side.run_wide(functools.partial(Capture, tables=rounded_otherwise(tables, seed))) for seed in range(_ROUNDINGS)]
+                for side, tables in zip(self._sides, alone)
+                if any(alone)
+            ]
+        apart = self._agreement.travelled(self._port, self._moved, _MOST_TRAVELLED, forward=forward) if self._moved else math.inf
+        if not math.isfinite(apart):
+            return False
+        self._alone = tr(
+            "in float64 both are {apart:.2g} apart, no more than other roundings explain of the tables that one of them alone "
+            "makes in float32",
+            apart=apart,
+        )
+        return True
+
     def _exchange(self) -> Exchange:
         """The original's tables that the port gets, see :func:`exchange`."""
-        # What has a partner holds equal values, running statistics among them; what is neither trained nor paired is a table.
-        weights = [side.trained_names() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
+        weights = self._weights()
         original_tables, port_tables = (
             tables_of(run.trace, names.__contains__) for run, names in zip((self._original, self._port), weights)
         )
@@ -722,6 +759,24 @@ def rounded_in_single(generator: torch.Generator, is_weight: Callable[[str], boo
             add_noise(tensor, UNIT, generator)
 
     return touch
+
+
+_ROUNDINGS = 3  # other ones of each table
+_MOST_TRAVELLED = 256 * UNIT  # of the largest element: what moves it further stands at a tie or a step
+
+
+def rounded_otherwise(tables: Iterable[torch.Tensor], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Tables, each with its numbers moved by up to one unit roundoff of float32."""
+    generator = torch.Generator().manual_seed(seed)
+    pairs = [(table.clone(), table.clone()) for table in tables]
+    for _, moved in pairs:
+        add_noise(torch.view_as_real(moved) if moved.is_complex() else moved, UNIT, generator)
+    return pairs
+
+
+def _held(value: Value, others: Iterable[Value]) -> bool:
+    """Whether one of the other side's tables has the same numbers."""
+    return any(_equal_numbers(other, value) for other in others)
 
 
 def _equal_numbers(table: Value, value: Value) -> bool:

@@ -250,7 +250,8 @@ def _arguments(call: ApiCall) -> Iterator[tuple[Value, Any, ast.expr]]:
 
 
 def same_numbers(tensor: torch.Tensor, result: torch.Tensor) -> bool:
-    return tensor.numel() == result.numel() and torch.allclose(numbers(tensor), numbers(result), 1e-9, 1e-12, equal_nan=True)
+    same_kind = tensor.is_complex() == result.is_complex() and tensor.numel() == result.numel()
+    return same_kind and torch.allclose(numbers(tensor), numbers(result), 1e-9, 1e-12, equal_nan=True)
 
 
 # ---- Which expression of the port's is to be another.

@@ -134,6 +134,42 @@ def test_a_table_may_be_a_parameter_that_is_not_trained():
     assert not prove(Sliced(base=1.01e4), Looked(), x)
 
 
+FREQUENCIES = 1.0 / 1e4 ** (np.arange(0, WIDTH, 2) / WIDTH)
+TURNS = np.exp(1j * np.outer(np.arange(PLACES), FREQUENCIES))
+
+
+def turned(self, x):
+    pairs = torch.view_as_complex(self.q(x).reshape(2, PLACES, WIDTH // 2, 2))
+    return torch.view_as_real(pairs * self.turns).flatten(2)
+
+
+def turned_by_parts(self, x, factor):
+    left, right = self.q(x).reshape([2, PLACES, WIDTH // 2, 2]).unbind(-1)
+    cos, sin = paddle.to_tensor(TURNS.real * factor, x.dtype), paddle.to_tensor(TURNS.imag, x.dtype)
+    return paddle.stack([left * cos - right * sin, left * sin + right * cos], -1).flatten(2)
+
+
+ONE_SIDE = {  # the original with a number that was made in float32, and the port with another formula, right by a factor of 1
+    "divided": (lambda self, x: self.q(x / self.number), lambda self, x, factor: self.q(x * (factor / 0.229))),
+    "a root": (
+        lambda self, x: torch.softmax(self.q(x) / torch.sqrt(self.width), -1),
+        lambda self, x, factor: paddle.nn.functional.softmax(self.q(x) * factor * 7.9**-0.5, -1),
+    ),
+    "turned": (turned, turned_by_parts),
+}
+
+
+@pytest.mark.parametrize("name", ONE_SIDE)
+@pytest.mark.parametrize("factor", [1.0, 1.00001])
+def test_a_number_in_float32_on_one_side_alone(name, factor):
+    original, port = ONE_SIDE[name]
+    ours, theirs = pair(lambda self, x: port(self, x, factor), original, q=("Linear", WIDTH, WIDTH))
+    theirs.number, theirs.width = torch.tensor(0.229), torch.tensor([7.9])
+    theirs.turns = torch.tensor(TURNS, dtype=torch.complex64)
+    proof = prove(ours, theirs, numbers(2, PLACES, WIDTH))
+    assert bool(proof) is (factor == 1.0), str(proof)
+
+
 def test_a_table_is_the_port_s_own_again_behind_a_proof():
     def original(self, x):
         return self.q(x) * waves(torch, angles(torch)).to(x.dtype)
