@@ -572,12 +572,10 @@ class Agreement:
         for at, ((_, expected, actual), allowed) in enumerate(zip(self._rows(port, forward), self._allowed[forward])):
             if expected is None or actual is None or _near(expected, actual, allowed):
                 continue
-            ends = [[rows[at][2] for rows in runs] for runs in others]
-            if any(end is None or end.shape != start.shape for start, side in zip((expected, actual), ends) for end in side):
-                return math.inf
-            explained = sum(
-                max((largest(start, end) for end in side), default=0.0) for start, side in zip((expected, actual), ends)
-            )
+            explained = 0.0
+            for start, runs in zip((expected, actual), others):
+                ends = [end for rows in runs if (end := rows[at][2]) is not None and end.shape == start.shape]
+                explained += max((largest(start, end) for end in ends), default=0.0)
             apart = max(apart, largest(expected, actual))
             if largest(expected, actual) > min(_TRAVELLED * explained, most * largest_element(expected)):
                 return math.inf

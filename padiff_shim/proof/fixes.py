@@ -28,7 +28,9 @@ from .findings import Cause, Fix, Mistake
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
 _ATTRIBUTE = re.compile(r"(?P<name>\w+)=\S+ against (?P<wanted>[\w.+-]+)")
 _LAYER = re.compile(r"paddle\.nn\.[A-Z]\w*\(")
-_BETWEEN_CALLS = frozenset({Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED})  # not within the layer
+_BETWEEN_CALLS = frozenset(  # not within the layer
+    {Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED, Cause.GRAPH_ENDS, Cause.GRAPH_GOES_ON}
+)
 
 
 def with_fixes(mistakes: Sequence[Mistake], port: paddle.nn.Layer) -> list[Mistake]:

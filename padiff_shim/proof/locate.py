@@ -462,7 +462,9 @@ def _first_remaining(
         ends[BACKWARD] = _wholes(mapping, original.gradients, port.gradients)
     ends[STATISTICS] = _wholes(mapping, original.statistics, port.statistics)
     for part, arrays in ends.items():
-        difference = _first_difference(matching, original, port, arrays)
+        # Behind outputs that agree the forward may be written otherwise, and only gradients are wrong.
+        difference = _first_difference(matching, original, port, arrays, backward=True) if part == BACKWARD else None
+        difference = difference or _first_difference(matching, original, port, arrays)
         if difference is not None:
             return replace(difference, part=BACKWARD if part == FORWARD and difference.backward else part)
     return None
@@ -484,8 +486,10 @@ def _called(outcome: RunOutcome) -> list[str]:
     return outcome.capture.called
 
 
-def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome, arrays: ArrayPairs) -> CallDifference | None:
-    """The first difference of the calls that lead to unequal arrays."""
+def _first_difference(
+    matching: Matching, original: RunOutcome, port: RunOutcome, arrays: ArrayPairs, *, backward: bool = False
+) -> CallDifference | None:
+    """The first difference of the calls that lead to unequal arrays; ``backward``: of those in the backward alone."""
     wrong: list[tuple[Value | None, Value | None]] = []
     shapes: list[CallPair] = []
     for expected, actual in arrays:
@@ -507,12 +511,17 @@ def _first_difference(matching: Matching, original: RunOutcome, port: RunOutcome
     }
     original_calls = wrong_calls(
         [original_end for original_end, _ in wrong if original_end],
-        lambda value: value in matching.of_first and value not in turned,
+        lambda value: (value in matching.of_first and value not in turned) or (backward and _in_forward(value)),
     )
     port_calls = wrong_calls(
-        [port_end for _, port_end in wrong if port_end], lambda value: matching.is_matched(value) and value not in turned
+        [port_end for _, port_end in wrong if port_end],
+        lambda value: (matching.is_matched(value) and value not in turned) or (backward and _in_forward(value)),
     )
-    return explain(matching, original_calls, port_calls, wrong[0]) or explain_result(matching, wrong)
+    return explain(matching, original_calls, port_calls, wrong[0]) or (None if backward else explain_result(matching, wrong))
+
+
+def _in_forward(value: Value) -> bool:
+    return value.node is not None and not value.node.backward
 
 
 def _gradients_alone(mapping: Mapping, trained: Collection[str], original: RunOutcome, port: RunOutcome) -> list[Array]:

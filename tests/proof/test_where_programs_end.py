@@ -266,6 +266,30 @@ ENDS_OF_THE_ORIGINAL = {
 }
 
 
+class _GatedByADetached(_Gated):
+    def forward(self, x):
+        h = torch.nn.functional.silu(self.a(x))
+        return self.c(h) * torch.sigmoid(self.b(h.detach()))
+
+
+class _GatedByHand(_GatedPort):
+    def forward(self, x):
+        h = self.a(x)
+        h = h / (1 + paddle.exp(-h))
+        return self.c(h) * paddle.nn.functional.sigmoid(self.b(h))
+
+
+def test_a_forward_that_is_written_otherwise_is_not_accused_of_wrong_gradients():
+    """One side's kernels round otherwise, so that the forward is not equal in bits."""
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+    proof = prove(_GatedByHand(None), _GatedByADetached(), x)
+    (mistake,) = proof.mistakes
+    assert (mistake.cause.name, mistake.paddle.layer) == ("GRAPH_GOES_ON", "b"), str(proof)
+    assert "self.b(h)" in mistake.paddle.source
+    assert {stage.name: stage.right for stage in proof.stages}["forward"] is True
+    assert {stage.name: stage.right for stage in proof.stages}["backward"] is False
+
+
 @pytest.mark.parametrize("end", ENDS_OF_THE_ORIGINAL)
 def test_a_graph_that_goes_on_behind_the_originals_end_has_its_line(end):
     original, port = ENDS_OF_THE_ORIGINAL[end]
