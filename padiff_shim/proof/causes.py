@@ -226,6 +226,8 @@ def _of_constants(call: TraceCall) -> bool:
 
 def _powers(table: torch.Tensor) -> str:
     """The base of a table of falling powers from 1 on, as rotary positions have it; "" of any other table."""
+    if table.is_complex():
+        return ""
     numbers, count = table.detach().flatten().to(torch.float64), table.numel()
     if count < 3 or not bool((numbers > 0).all()) or abs(float(numbers[0]) - 1.0) > 1e-6:
         return ""
