@@ -1,4 +1,4 @@
-"""Where the port's graph ends, so that no gradient goes back: detached tensors, no_grad, stop_gradient, and tensors made anew.
+"""Where the port's graph ends, so that no gradient goes back: detach, no_grad, stop_gradient, tensors made anew, paddle.grad.
 
 Each end is undone by itself: what brings the port's gradients nearer to the original's is a mistake. A tensor that was computed in
 NumPy cannot be put back on the graph; there the values tell whether the outputs depend on it.
@@ -35,6 +35,7 @@ from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
 
 _OURS = __file__.rpartition("proof")[0]
+_GRAD = "paddle.grad()"
 _MOVED = 1e-3  # of an array's numbers, to see whether outputs depend on it
 
 
@@ -70,6 +71,7 @@ class Ends(contextlib.AbstractContextManager["Ends"]):
         for name in ("numpy", "item", "tolist", "__array__"):
             self._exchange(tensor, name, functools.partial(self._leave, name))
         self._exchange(paddle, "to_tensor", self._to_tensor)
+        self._exchange(paddle, "grad", self._grad)
         self._exchange(base, "_set_grad_enabled", self._set_grad)
         flag = tensor.stop_gradient
         setter = functools.partial(self._stop, flag)
@@ -106,6 +108,13 @@ class Ends(contextlib.AbstractContextManager["Ends"]):
     def _set_grad(self, original: Callable[..., Any], mode: bool) -> None:
         if mode or not paddle.is_grad_enabled() or not self._undoes("no_grad()"):
             original(mode)
+
+    def _grad(self, original: Callable[..., Any], outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Gradients that are on no graph themselves: a penalty of them trains nothing."""
+        settings = dict(zip(("grad_outputs", "retain_graph", "create_graph"), args)) | kwargs
+        if not settings.get("create_graph") and len(args) < 4 and paddle.is_grad_enabled() and self._undoes(_GRAD):
+            return original(outputs, inputs, **{**settings, "retain_graph": True, "create_graph": True})
+        return original(outputs, inputs, *args, **kwargs)
 
     def _leave(self, name: str, original: Callable[..., Any], tensor: Any, *args: Any, **kwargs: Any) -> Any:
         """A tensor's numbers in Python or NumPy."""
@@ -253,6 +262,9 @@ def _shows(before: RunOutcome | None, after: RunOutcome | None) -> bool:
 
 def _mistake(end: GraphEnd) -> Mistake:
     text = tr("no gradient goes back behind {call}", call=end.call)
-    fix = fix_of_detached(end.site) if end.call == "detach()" else None
+    if end.call == _GRAD:
+        fix: Fix | None = Fix("create_graph=True", end.site.file, end.site.line)
+    else:
+        fix = fix_of_detached(end.site) if end.call == "detach()" else None
     place = ProgramPlace.at(end.site, end.layer, end.call)
     return Mistake(Cause.GRAPH_ENDS, text, None, place, (end.layer,), write=fix.text if fix else "", fix=fix)

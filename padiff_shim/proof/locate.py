@@ -376,9 +376,9 @@ class _MistakeSearch:
         """
         if self._moved is None:
             names = self._weights()
-            found = [_OfNumbers(weights.__contains__) for weights in names]
+            of_numbers = [_OfNumbers(weights.__contains__) for weights in names]
             traces = self._original.trace, self._port.trace
-            every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, found)]
+            every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, of_numbers)]
             alone = [
                 [value.tensor for value in own if value.node is None and _is_single(value) and not _held(value, other)]
                 for own, other in zip(every, reversed(every))

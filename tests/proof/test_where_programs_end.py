@@ -231,6 +231,32 @@ def test_the_end_of_a_graph_has_its_line(end):
     assert first <= ends[0].paddle.line <= first + 4 or end == "decorator"
 
 
+class _Penalized(_Gated):
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        y = torch.tanh(self.a(x))
+        (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        return y.mean() + (slope**2).sum()
+
+
+class _PenalizedPort(_GatedPort):
+    def forward(self, x):
+        x = x.detach()
+        x.stop_gradient = False
+        y = paddle.tanh(self.a(x))
+        (slope,) = paddle.grad(y.sum(), x, **self.changed)
+        return y.mean() + (slope**2).sum()
+
+
+def test_gradients_of_which_no_graph_is_made_end_it():
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+    assert prove(_PenalizedPort({"create_graph": True}), _Penalized(), x)
+    for settings in ({"retain_graph": True}, {"create_graph": False}):
+        (mistake,) = prove(_PenalizedPort(settings), _Penalized(), x).mistakes
+        assert (mistake.cause.name, mistake.write) == ("GRAPH_ENDS", "create_graph=True")
+        assert mistake.paddle.source == "(slope,) = paddle.grad(y.sum(), x, **self.changed)"
+
+
 def test_what_is_only_looked_at_ends_no_graph():
     assert prove(_GatedPort(_logged), _Gated(), np.ones((5, 8), "float32"))
 
