@@ -28,6 +28,7 @@ from ..table.op import Entry, Op
 from ..table.reasons import DRAWN, EXECUTED, NO_REFERENCE, OPTIMIZER, PREDICTED, RANDOM, RANDOM_ALONE, Reason
 from ..table.signature import parse
 from ..tape.islands import WRITES
+from ..tape.paddle_graph import LOCAL
 from . import amp, initial_weights, optimizers
 from .engine import WithEngine
 from .locate import c_function, function_point, holder, point, present
@@ -215,7 +216,8 @@ def _in_the_frames_way(original: Callable[..., Any]) -> Callable[..., Any]:
 def _hooks() -> list[Point]:
     """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
     points_of_packing = present(
-        point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original))
+        point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)),
+        point("paddle.base.core.eager.reset_saved_tensors_hooks", lambda patch: _packing(patch.original)),
     )
     for redirection in points_of_packing:
         redirection.rests = False  # calls may be compared before they are taken away again
@@ -224,6 +226,8 @@ def _hooks() -> list[Point]:
 
 def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(*args: Any) -> Any:
+        if not args:  # they are taken away
+            LOCAL.block = None
         frame = top()
         if frame is None or len(args) != 2 or not all(map(callable, args)):
             return original(*args)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..present import document as doc
 from ..present.annotations import Finding, places_of
-from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REFERENCE, rounds
+from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
 from ..text import SENTENCE, code_line, from_log, joined, many, shown, tr
 from .compare import share, without_kernel
 
@@ -167,8 +167,6 @@ class ReferenceFigures:
             yield tr("{count:,} were left out by ops=, exclude= or layers=.", count=self.left_out)
         if self.exact:
             yield tr("Beside them {calls} of integers, or without elements, rounded nothing.", calls=many(self.exact, "call"))
-        if RECOMPUTED in self.warnings:
-            yield tr("Recomputed blocks ran once (natively twice): running statistics differ.")
 
     def shorter(self) -> Iterator[str]:
         """The same for a headline: how much ran there, and how much did not."""

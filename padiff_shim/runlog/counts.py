@@ -110,10 +110,7 @@ NO_VERDICT = logged("compared, but no verdict could be given (UNVERIFIED)")
 SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), logged("not checked: third derivative")
 UPDATE_UNCHECKED = logged("optimizer update, runs on Paddle's kernel")
 WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor")
-RECOMPUTED = logged(
-    "recompute(use_reentrant=False): a block runs once, and twice natively, so that its running statistics and counters differ; "
-    "what it keeps stays in memory"
-)
+RECOMPUTED = logged("recompute(use_reentrant=False): a block runs twice, as natively, but what it keeps stays in memory")
 OTHER_NAMES = "(others)"
 _IF_ANY = ("screened", "exact_calls", "updates", "idle", "stretches")
 _COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", *_IF_ANY)

@@ -41,6 +41,7 @@ from ..table.reasons import StayNative
 from ..table.signature import REFUSALS, refused
 from ..tape import islands
 from ..tape.calls import LARGE, Reads, TapeCall, apart, keeping_apart, never_unpacked, reads, watched
+from ..tape.paddle_graph import LOCAL
 from ..tape.twins import (
     TAPE,
     WithoutGradient,
@@ -174,11 +175,9 @@ class Substitution:
             raise StayNative(reasons.INDEPENDENT)
         saved = [watched(tensors[index], sides[index]) for index in places if index not in copied]
         at = self.transposed
-        return (
-            TapeCall(self.op.name, frame.tally, saved, None if at is None else weight_copies.renewer(tensors[at], sides[at])),
-            read,
-            out,
-        )
+        call = TapeCall(self.op.name, frame.tally, saved, None if at is None else weight_copies.renewer(tensors[at], sides[at]))
+        call.block = LOCAL.block if read.operands or read.results else None
+        return call, read, out
 
     def strays(self, index: int, tensor: PaddleTensor, side: torch.Tensor) -> bool:
         """Whether an operand that the backward reads may be written before it, and Paddle is not known to mind."""

@@ -24,23 +24,24 @@ from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REFER
 from ..table.op import AUTOCAST
 from ..table.reasons import DRAWN, EMPTY, FORKED, INDEPENDENT, RANDOM, STATIC, TORCH_RAISED, StayNative
 from ..tape import islands, views
+from ..tape.calls import RecomputedBlock
+from ..tape.paddle_graph import LOCAL
 from . import amp, moves
 from .execute import Substitution
 from .random_numbers import Drawing
 
 # ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
 
+_RUN_ONCE = logged(
+    "recompute(use_reentrant=False): a backward outside of the mode did not run its block once more, as it does natively: running "
+    "statistics and counters differ"
+)
 PACKED = logged(
     "saved_tensors_hooks: what native calls keep for their backward passes through them; what substituted calls keep is Torch's, "
     "does not, and stays in memory"
 )
-
-
-RAISED = (
-    EMPTY,
-    RANDOM,
-    DRAWN,
-)  # calls that stay native for these reasons may be made in float32 where there is no kernel: see moves
+# Calls that stay native for these reasons may be made in float32 where there is no kernel: see moves.
+RAISED = (EMPTY, RANDOM, DRAWN)
 
 
 class Substituting:
@@ -259,9 +260,20 @@ class Substituting:
         return islands.island(name, original, args, kwargs, once=True)
 
     def packing(self, frame: Frame, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> tuple[Any, Any]:
-        """As they are: native calls have nothing else."""
+        """As they are: native calls have nothing else. What recompute packs first stands for what the tape's calls keep."""
         recomputes = getattr(pack, "__module__", "").endswith(".recompute")
         frame.run.warn(RECOMPUTED if recomputes else PACKED)
+        first = pack(None) if recomputes else None  # None where the block runs once more
+
+        def again() -> None:
+            here = frames.below()
+            if here is not None and isinstance(here.plan, Substituting):
+                unpack(first)
+            else:  # Paddle's own calls would pack more than Torch's did
+                frame.run.warn(_RUN_ONCE)
+
+        if first is not None:
+            LOCAL.block = RecomputedBlock(again)
         return pack, unpack
 
     def layer_begins(self, frame: Frame) -> None:

@@ -102,6 +102,7 @@ def begin(reached: Sequence[TapeCall], session: Session) -> None:
             raise
         postpone(error)  # natively it arrives when the backward has ended
         calls.begin(reached, session)
+    calls.run_again(reached, session)
 
 
 # ---- A backward: Paddle's engine and Torch's in turns, until both graphs are walked.

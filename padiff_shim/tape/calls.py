@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from ..frameworks.torch_state import close_modes, gradients_of, open_modes, put_
 from ..frameworks.versions import PaddleTensor
 from ..runlog.counts import Tally
 from ..torch_versions import Dispatching, pop_saved_hooks, push_saved_hooks
+from .paddle_graph import LOCAL
 
 # ---- What one call keeps for a backward, and which calls a backward reaches.
 #
@@ -32,6 +34,7 @@ _MODIFIED = (
     "Tensor which will used in gradient computation."
 )
 _KEY = "padiff_shim"  # in a node's metadata
+_numbers = itertools.count()  # of blocks
 with put_aside(), torch.enable_grad():  # a mode may be opened for the first time under torch.no_grad()
     _LEAF: Any = type(torch.zeros(1, requires_grad=True).view_as(torch.zeros(1)).grad_fn.next_functions[0][0])
 
@@ -41,16 +44,27 @@ def freed(op: str) -> SystemError:
     return SystemError(_FREED.format(op=op))
 
 
+class RecomputedBlock:
+    """A block that recompute runs once more in its backward: here for its running statistics and counters alone."""
+
+    __slots__ = ("again", "number", "session")
+
+    def __init__(self, again: Callable[[], Any]) -> None:
+        self.again, self.number = again, next(_numbers)
+        self.session: Any = None  # the backward in which it ran last
+
+
 class TapeCall:
     """One call's part in a backward: counted, refused if freed or if what it reads has changed."""
 
-    __slots__ = ("counted", "freed", "op", "renew", "saved", "tally")
+    __slots__ = ("block", "counted", "freed", "op", "renew", "saved", "tally")
 
     def __init__(
         self, op: str, tally: Tally | None, saved: Sequence[tuple[Any, int]], renew: Callable[[], Any] | None = None
     ) -> None:
         self.op, self.tally, self.saved = op, tally, saved  # saved: (Paddle tensor, its in-place version at forward)
         self.renew = renew  # brings a copy up to date that the backward reads
+        self.block = LOCAL.block if saved else None  # which a backward that reads what the call keeps runs once more
         self.freed: Any = None  # the backward without ``retain_graph`` that was here
         self.counted: Any = None  # the backward that was counted last
 
@@ -60,6 +74,10 @@ class TapeCall:
         node.metadata[_KEY] = self
         if self.tally is not None and self.tally.clock is not None:
             node.register_prehook(self.tally.clock.passing(self.op))
+
+    def keep(self, result: PaddleTensor) -> None:
+        """Its backward reads the result as well."""
+        self.saved, self.block = [*self.saved, (result, result._inplace_version())], LOCAL.block
 
     def check(self, session: Any) -> None:
         """Raise what Paddle's engine would raise at the call's node."""
@@ -83,6 +101,14 @@ def begin(calls: Iterable[TapeCall], session: Any) -> None:
     if not session.retain:
         for call in calls:
             call.freed, call.saved = session, ()
+
+
+def run_again(calls: Iterable[TapeCall], session: Any) -> None:
+    """The blocks whose calls a backward is about to run through, once in it, in the order in which it comes to them."""
+    blocks = {call.block for call in calls if call.block is not None and call.block.session is not session}
+    for block in sorted(blocks, key=lambda block: block.number, reverse=True):
+        block.session = session
+        block.again()
 
 
 def count(calls: Iterable[TapeCall], session: Any) -> None:

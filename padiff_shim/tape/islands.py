@@ -231,7 +231,7 @@ def write(call: TapeCall, tensor: PaddleTensor, side: torch.Tensor, *, reads_res
         written = _Into.apply(to_torch(memory), side)
     memory._bump_inplace_version()
     if reads_result:
-        call.saved = [*call.saved, (memory, memory.inplace_version)]
+        call.keep(memory)
     return take(tensor, memory, written)
 
 

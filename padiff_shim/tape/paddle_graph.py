@@ -138,6 +138,7 @@ class _Local(threading.local):
         self.session: Any = None  # the backward that is running: a backward.Session
         self.around: list[Any] = []  # what torch's engine has finished of leaves in the backwards around it, the outermost first
         self.turn: Any = None  # the call of torch's engine that is running
+        self.block: Any = None  # the block without reentry whose calls are being made: a calls.RecomputedBlock
         self.passing: Any = None  # the operands of the PyLayer that Paddle's engine comes to: see islands
         self.floats: dict[tuple[torch.dtype, torch.device], tuple[Any, Any]] = {}  # what sentinels are made of and pass on
 

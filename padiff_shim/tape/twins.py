@@ -325,7 +325,7 @@ def finish_call(call: TapeCall, side: torch.Tensor, reads_result: bool) -> Any:
     call.behind(side)
     result = taped_result(side)
     if reads_result:  # not the result itself: it leads to the call
-        call.saved = [*call.saved, (result.detach(), result._inplace_version())]
+        call.keep(result.detach())
     return result
 
 

@@ -88,7 +88,6 @@ def test_reference_mode_says_what_does_not_pass_through():
         with padiff_shim.reference("torch") as run:
             recompute(paddle.nn.Tanh(), paddle.to_tensor([0.5], stop_gradient=False), use_reentrant=False).sum().backward()
         assert RECOMPUTED in run.warnings
-        assert "twice" in run.answer
     with padiff_shim.reference("torch") as run:
         paddle.exp(paddle.ones([2]))
     assert run.warnings == []

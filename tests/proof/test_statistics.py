@@ -1,13 +1,18 @@
 """Models that change what they hold: each run of a proof begins alike."""
 
+import functools
+
 import numpy as np
 import paddle
 import paddle.nn.functional as PF
 import pytest
 import torch
+import torch.utils.checkpoint
+from paddle.distributed.fleet.utils import recompute
 
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.proof.agreement import RunOutcome
 from padiff_shim.proof.locate import Differing, stages_of
 from padiff_shim.proof.match import CallPair, exchangeable_result
@@ -157,3 +162,77 @@ def test_statistics_of_paddles_own_kernel_are_not_compared():
     assert [stage.name for stage in stages_of(differing, RunOutcome(statistics=held), RunOutcome())] == [
         "forward"
     ]  # a buffer of Torch's alone
+
+
+# ---- What recompute without reentry runs once more moves statistics and counters a second time, as natively.
+
+
+class Counted(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(4, 4)
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.calls.add_(1)
+        return self.inner(x)
+
+
+class CountedPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.inner = paddle.nn.Linear(4, 4)
+        self.register_buffer("calls", paddle.zeros([1]))
+
+    def forward(self, x):
+        with paddle.no_grad():
+            self.calls.set_value(self.calls + 1)
+        return self.inner(x)
+
+
+def run_again(block, x):
+    return torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+
+
+def run_again_port(block, x):
+    return recompute(block, x, use_reentrant=False)
+
+
+def called(block, x):
+    return block(x)
+
+
+class Around(torch.nn.Module):
+    def __init__(self, block, run):
+        super().__init__()
+        self.first, self.block, self.run = torch.nn.Linear(4, 4), block(), run
+
+    def forward(self, x):
+        return self.run(self.block, self.first(x))
+
+
+class AroundPort(paddle.nn.Layer):
+    def __init__(self, block, run):
+        super().__init__()
+        self.first, self.block, self.run = paddle.nn.Linear(4, 4), block(), run
+
+    def forward(self, x):
+        return self.run(self.block, self.first(x))
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 has no recompute without reentry")
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("port_again", [False, True])
+@pytest.mark.parametrize(
+    ("block", "port_block"),
+    [
+        (Counted, CountedPort),
+        (functools.partial(torch.nn.BatchNorm1d, 4), functools.partial(paddle.nn.BatchNorm1D, 4)),
+    ],
+)
+def test_recomputed_blocks_move_their_states_as_often_as_natively(block, port_block, again, port_again):
+    port = AroundPort(port_block, run_again_port if port_again else called)
+    original = Around(block, run_again if again else called)
+    answer = prove(port, original, np.random.default_rng(0).standard_normal((6, 4)).astype("float32"))
+    assert answer.verdict is (ProofVerdict.CODE_CORRECT if port_again == again else ProofVerdict.CODE_DIFFERS)
