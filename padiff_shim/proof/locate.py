@@ -25,7 +25,7 @@ from ..present.annotations import Patch
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
-from ..weights.tree import OTHER
+from ..weights.tree import OTHER, Weight
 from . import agreement as agreement_module
 from .agreement import (
     FLOOR,
@@ -954,30 +954,44 @@ def tied_differently(mapping: Mapping) -> list[Mistake]:
     mistakes = []
     for framework in OTHER:
         for pairs in mapping.tied_apart(framework):
-            names = [
-                pair.paddle
+            tied = [
+                pair.paddle_slot.weight
                 for pair in pairs
                 if all(slot.whole and slot.weight and not slot.weight.buffer for slot in (pair.torch_slot, pair.paddle_slot))
             ]
-            if len(names) > 1:
-                mistakes.append(Mistake(Cause.TIED, _text(framework, names), None, None, ()))
+            if len(tied) > 1:
+                text, write = _words_of_tied(framework, [weight for weight in tied if weight])
+                mistakes.append(Mistake(Cause.TIED, text, None, None, (), write=write))
     return mistakes
 
 
-def _text(framework: str, names: list[str]) -> str:
+def _words_of_tied(framework: str, tied: list[Weight]) -> tuple[str, str]:
+    """What is so, and what to write where the text does not end with it."""
+    names = [weight.name for weight in tied]
     listed = joined(" and ", (", ".join(names[:-1]), names[-1]))
     path, _, own = names[-1].rpartition(".")
     target = re.sub(r"\.(\d+)", r"[\1]", f"self.{path}" if path else "self")
+    if framework == "torch" and tied[-1].shape != tied[0].shape:  # a Linear's weight lies [in, out] in Paddle
+        text = tr(
+            "{listed} are one weight in the original, and several in the port, whose shapes differ: "
+            "instead of {target}(x) write paddle.matmul(x, self.{names}, transpose_y=True)",
+            listed=listed,
+            target=target,
+            names=names[0],
+        )
+        return text, f"paddle.matmul(x, self.{names[0]}, transpose_y=True)"
     if framework == "torch":
-        return tr(
+        text = tr(
             "{listed} are one weight in the original, and several in the port: write {target}.{own} = self.{names}",
             listed=listed,
             target=target,
             own=own,
             names=names[0],
         )
-    return tr(
+        return text, ""
+    text = tr(
         "{listed} are one weight in the port, and several in the original: give {target} a weight of its own",
         listed=listed,
         target=target,
     )
+    return text, ""

@@ -393,6 +393,15 @@ def test_weights_that_are_tied_on_one_side(tied):
     assert len(proof.mistakes) == 1
 
 
+def test_a_head_that_is_tied_lies_turned_in_paddle():
+    forward = lambda self, x: self.head(self.enc(x))  # noqa: E731 - for both
+    ours, theirs = pair(forward, forward, enc=("Embedding", 20, 8), head=("Linear", 8, 20))
+    theirs.head.weight = theirs.enc.weight
+    proof = prove(ours, theirs, np.random.default_rng(0).integers(0, 20, (2, 6)))
+    (mistake,) = proof.mistakes
+    assert (mistake.cause, "paddle.matmul(x, self.enc.weight, transpose_y=True)" in mistake.text) == (Cause.TIED, True)
+
+
 class Larger(torch.nn.Module):
     def __init__(self):
         super().__init__()
