@@ -226,7 +226,7 @@ TAPE = (
     Fault(
         "result-written-twice",
         "padiff_shim/tape/islands.py",
-        "    if reads_result:\n        call.saved = [*call.saved, (memory, memory.inplace_version)]\n",
+        "    if reads_result:\n        call.keep(memory)\n",
         "",
         "the result of an in-place op, which its backward reads, may be overwritten without an error",
     ),
