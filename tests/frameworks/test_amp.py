@@ -47,8 +47,8 @@ def chosen(tracer, op, *dtypes, gpu=True):
 
 @pytest.fixture(autouse=True)
 def _without_kernel_lists(monkeypatch):
-    """A CPU wheel lists no GPU kernels; tests that need the list set it."""
-    monkeypatch.setattr(amp, "_has_lists", lambda: False)
+    """A CPU wheel lists no GPU kernels, and a GPU wheel those of its own; the test that needs a list sets it."""
+    monkeypatch.setattr(amp, "_unsupported", lambda name, dtype: False)
 
 
 @pytest.mark.compat
@@ -130,9 +130,9 @@ def test_the_cpu_always_gets_float32(low):
 
 @pytest.mark.compat
 def test_ops_without_a_kernel_in_the_low_dtype_stay_float32(monkeypatch):
-    monkeypatch.setattr(amp, "_has_lists", lambda: True)
     monkeypatch.setattr(amp, "_unsupported", lambda name, dtype: name == "matmul_v2")
-    with autocast() as tracer:
+    with autocast() as tracer, monkeypatch.context() as on_gpu:
+        on_gpu.setattr(amp.core, "is_compiled_with_cuda", lambda: True)
         assert chosen(tracer, "matmul_v2", "float32", "float32") == "float32"
         assert chosen(tracer, "linear", "float32", "float32") == "float16"
 
