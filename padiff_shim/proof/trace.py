@@ -650,12 +650,18 @@ class Capture(WithTables):
                 operand.value.readers.append(node)
 
     def _where(self) -> tuple[CallSite, str, bool]:
-        """The line and layer of a call; a backward call has those of the call whose gradient it computes."""
+        """The line and layer of a call; a backward call has those of the call whose gradient it computes.
+
+        What the program's own backward calls (a PyLayer's, a hook) has its line, and no layer.
+        """
         behind = backward_node()
         if behind is None:
             place = call_site(self._until), self._layer()
             self._remember(place)
             return (*place, False)
+        in_backward = _site_in_backward()
+        if in_backward is not None:
+            return in_backward, "", True
         return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
 
     def _remember(self, place: tuple[CallSite, str]) -> None:
@@ -779,17 +785,17 @@ class Capture(WithTables):
 def backward_node() -> Any:
     """The node of Torch's graph whose gradient is computed; None in a forward, also in one that a backward makes once more."""
     behind = current_node()
-    return None if behind is not None and torch.is_grad_enabled() and _is_recomputed() else behind
+    return None if behind is not None and torch.is_grad_enabled() and _site_in_backward() is not None else behind
 
 
-def _is_recomputed() -> bool:
-    """Whether a function of the program's runs within the innermost backward: a checkpoint's, whose values were not saved."""
+def _site_in_backward() -> CallSite | None:
+    """The program's line that runs within the innermost backward, if there is one; with gradients on it is a checkpoint's."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name not in _BACKWARDS:
-        if not is_library(frame.f_code.co_filename):
-            return True
+    while frame is not None and (code := frame.f_code).co_name not in _BACKWARDS:
+        if not is_library(code.co_filename):
+            return CallSite(code.co_filename, frame.f_lineno, code.co_name)
         frame = frame.f_back  # type: ignore[assignment]
-    return False
+    return None
 
 
 _BACKWARDS = frozenset({"_engine_run_backward", "run_backward"})  # of torch.autograd, and of older versions

@@ -231,6 +231,23 @@ def test_the_end_of_a_graph_has_its_line(end):
     assert first <= ends[0].paddle.line <= first + 4 or end == "decorator"
 
 
+class _Slowed(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3.0
+
+
+def test_a_wrong_backward_of_a_pylayer_has_its_own_line():
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+    (mistake,) = prove(_GatedPort(_Slowed.apply), _Gated(lambda h: h * 2.0), x).mistakes
+    assert (mistake.paddle.source, mistake.fix) == ("return grad * 3.0", None)
+    assert "other=3" in mistake.text
+
+
 class _Penalized(_Gated):
     def forward(self, x):
         x = x.detach().requires_grad_()
