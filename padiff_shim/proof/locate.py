@@ -57,7 +57,7 @@ from .findings import Cause, Mistake, Stage
 from .match import CallPair, Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
-from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, numbers
+from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -384,7 +384,7 @@ class _MistakeSearch:
                 for own, other in zip(every, reversed(every))
             ]
             self._moved = [
-                [side.run_wide(functools.partial(Capture, tables=rounded_otherwise(tables, seed))) for seed in range(_ROUNDINGS)]
+                [run_with_roundings(side, tables, seed) for seed in range(_ROUNDINGS)]
                 for side, tables in zip(self._sides, alone)
                 if any(alone)
             ]
@@ -774,13 +774,13 @@ _ROUNDINGS = 3  # other ones of each table
 _MOST_TRAVELLED = 256 * UNIT  # of the largest element: what moves it further stands at a tie or a step
 
 
-def rounded_otherwise(tables: Iterable[torch.Tensor], seed: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Tables, each with its numbers moved by up to one unit roundoff of float32."""
+def run_with_roundings(side: ModelSide, tables: Iterable[torch.Tensor], seed: int) -> RunOutcome:
+    """A run with tables whose numbers are moved by up to one unit roundoff of float32."""
     generator = torch.Generator().manual_seed(seed)
-    pairs = [(table.clone(), table.clone()) for table in tables]
+    pairs = [(table, table.clone()) for table in tables]
     for _, moved in pairs:
         add_noise(torch.view_as_real(moved) if moved.is_complex() else moved, UNIT, generator)
-    return pairs
+    return side.run_wide(lambda *_: WithTables(pairs))
 
 
 def _held(value: Value, others: Iterable[Value]) -> bool:
