@@ -565,19 +565,25 @@ class Agreement:
     def travelled(self, port: RunOutcome, moved: Sequence[Sequence[RunOutcome]], most: float, *, forward: bool = False) -> float:
         """How far both are apart at most, if the same runs with other roundings are as far from them everywhere; infinite if not.
 
-        ``moved``: such runs of the original, and of the port. ``most``: of the largest element, however far those are.
+        ``moved``: such runs of the original, and of the port. ``most``: of the largest element, however far those are; of gradients
+        that of all of them, for one may be 0 but for rounding.
         """
         apart, own = 0.0, (True, False)
         others = [[list(self._rows(run, forward, own=side)) for run in runs] for side, runs in zip(own, moved)]
-        for at, ((_, expected, actual), allowed) in enumerate(zip(self._rows(port, forward), self._allowed[forward])):
+        rows = list(self._rows(port, forward))
+        of_gradients = max(
+            (largest_element(row[1]) for row in rows if row[0].startswith(OF_GRADIENT) and row[1] is not None), default=0.0
+        )
+        for at, ((name, expected, actual), allowed) in enumerate(zip(rows, self._allowed[forward])):
             if expected is None or actual is None or _near(expected, actual, allowed):
                 continue
             explained = 0.0
             for start, runs in zip((expected, actual), others):
-                ends = [end for rows in runs if (end := rows[at][2]) is not None and end.shape == start.shape]
+                ends = [end for other in runs if (end := other[at][2]) is not None and end.shape == start.shape]
                 explained += max((largest(start, end) for end in ends), default=0.0)
             apart = max(apart, largest(expected, actual))
-            if largest(expected, actual) > min(_TRAVELLED * explained, most * largest_element(expected)):
+            scale = of_gradients if name.startswith(OF_GRADIENT) else largest_element(expected)
+            if largest(expected, actual) > min(_TRAVELLED * explained, most * scale):
                 return math.inf
         return apart
 
