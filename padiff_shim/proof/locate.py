@@ -57,7 +57,7 @@ from .findings import Cause, Mistake, Stage
 from .match import CallPair, Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
-from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
+from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, numbers
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -777,10 +777,12 @@ _MOST_TRAVELLED = 256 * UNIT  # of the largest element: what moves it further st
 def run_with_roundings(side: ModelSide, tables: Iterable[torch.Tensor], seed: int) -> RunOutcome:
     """A run with tables whose numbers are moved by up to one unit roundoff of float32."""
     generator = torch.Generator().manual_seed(seed)
-    pairs = [(table, table.clone()) for table in tables]
+    pairs = [(table.clone(), table.clone()) for table in tables]  # the first may be memory that the run writes
     for _, moved in pairs:
         add_noise(torch.view_as_real(moved) if moved.is_complex() else moved, UNIT, generator)
-    return side.run_wide(lambda *_: WithTables(pairs))
+    outcome = side.run_wide(functools.partial(Capture, tables=pairs))
+    outcome.trace.forget()
+    return outcome
 
 
 def _held(value: Value, others: Iterable[Value]) -> bool:
