@@ -562,30 +562,34 @@ class Agreement:
             _shape(before) == _shape(after) and _near(before, after, allowed) for (_, _, before), (_, _, after), allowed in rows
         )
 
-    def travelled(self, port: RunOutcome, moved: Sequence[Sequence[RunOutcome]], most: float, *, forward: bool = False) -> float:
+    def travelled(
+        self, port: RunOutcome, moved: Callable[[], Sequence[Sequence[RunOutcome]]], most: float, *, forward: bool = False
+    ) -> float:
         """How far both are apart at most, if the same runs with other roundings are as far from them everywhere; infinite if not.
 
-        ``moved``: such runs of the original, and of the port. ``most``: of the largest element, however far those are; of gradients
-        that of all of them, for one may be 0 but for rounding.
+        ``moved``: makes such runs of the original, and of the port. ``most``: of the largest element, however far those are; of
+        gradients that of all of them, for one may be 0 but for rounding.
         """
-        apart, own = 0.0, (True, False)
-        others = [[list(self._rows(run, forward, own=side)) for run in runs] for side, runs in zip(own, moved)]
         rows = list(self._rows(port, forward))
         of_gradients = max(
             (largest_element(row[1]) for row in rows if row[0].startswith(OF_GRADIENT) and row[1] is not None), default=0.0
         )
-        for at, ((name, expected, actual), allowed) in enumerate(zip(rows, self._allowed[forward])):
+        apart = list[tuple[int, Array, Array, float]]()
+        for place, ((name, expected, actual), allowed) in enumerate(zip(rows, self._allowed[forward])):
             if expected is None or actual is None or _near(expected, actual, allowed):
                 continue
-            explained = 0.0
-            for start, runs in zip((expected, actual), others):
-                ends = [end for other in runs if (end := other[at][2]) is not None and end.shape == start.shape]
-                explained += max((largest(start, end) for end in ends), default=0.0)
-            apart = max(apart, largest(expected, actual))
-            scale = of_gradients if name.startswith(OF_GRADIENT) else largest_element(expected)
-            if largest(expected, actual) > min(_TRAVELLED * explained, most * scale):
+            apart.append((place, expected, actual, largest(expected, actual)))
+            if apart[-1][-1] > most * (of_gradients if name.startswith(OF_GRADIENT) else largest_element(expected)):
                 return math.inf
-        return apart
+        others = [[list(self._rows(run, forward, own=own)) for run in runs] for own, runs in zip((True, False), moved())]
+        for place, *sides, distance in apart:
+            explained = 0.0
+            for start, runs in zip(sides, others):
+                ends = [end for other in runs if (end := other[place][2]) is not None and end.shape == start.shape]
+                explained += max((largest(start, end) for end in ends), default=0.0)
+            if distance > _TRAVELLED * explained:
+                return math.inf
+        return max((distance for *_, distance in apart), default=0.0)
 
     def unsettled(self, port: RunOutcome, *, forward: bool = False) -> str:
         """What is far apart, and moves as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is.

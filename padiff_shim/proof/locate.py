@@ -57,7 +57,7 @@ from .findings import Cause, Mistake, Stage
 from .match import CallPair, Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
-from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, numbers
+from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -374,21 +374,7 @@ class _MistakeSearch:
 
         One side divides by a tensor that was made in float32, and the other multiplies by the number itself.
         """
-        if self._moved is None:
-            names = self._weights()
-            of_numbers = [_OfNumbers(weights.__contains__) for weights in names]
-            traces = self._original.trace, self._port.trace
-            every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, of_numbers)]
-            alone = [
-                [value.tensor for value in own if value.node is None and _is_single(value) and not _held(value, other)]
-                for own, other in zip(every, reversed(every))
-            ]
-            self._moved = [
-                [run_with_roundings(side, tables, seed) for seed in range(_ROUNDINGS)]
-                for side, tables in zip(self._sides, alone)
-                if any(alone)
-            ]
-        apart = self._agreement.travelled(self._port, self._moved, _MOST_TRAVELLED, forward=forward) if self._moved else math.inf
+        apart = self._agreement.travelled(self._port, self._with_roundings, _MOST_TRAVELLED, forward=forward)
         if not math.isfinite(apart):
             return False
         self._alone = tr(
@@ -397,6 +383,22 @@ class _MistakeSearch:
             apart=apart,
         )
         return True
+
+    def _with_roundings(self) -> list[list[RunOutcome]]:
+        """Runs of the original and of the port, each with other roundings of the tables that it alone has; none without such."""
+        if self._moved is None:
+            of_numbers = [_OfNumbers(names.__contains__) for names in self._weights()]
+            traces = self._original.trace, self._port.trace
+            every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, of_numbers)]
+            alone = [
+                [value.tensor for value in own if value.node is None and _is_single(value) and not _held(value, other)]
+                for own, other in zip(every, reversed(every))
+            ]
+            self._moved = [
+                [run_with_roundings(side, tables, seed) for seed in range(_ROUNDINGS if tables else 0)]
+                for side, tables in zip(self._sides, alone)
+            ]
+        return self._moved
 
     def _exchange(self) -> Exchange:
         """The original's tables that the port gets, see :func:`exchange`."""
@@ -462,9 +464,7 @@ def _first_remaining(
         ends[BACKWARD] = _wholes(mapping, original.gradients, port.gradients)
     ends[STATISTICS] = _wholes(mapping, original.statistics, port.statistics)
     for part, arrays in ends.items():
-        # Behind outputs that agree the forward may be written otherwise, and only gradients are wrong.
-        difference = _first_difference(matching, original, port, arrays, backward=True) if part == BACKWARD else None
-        difference = difference or _first_difference(matching, original, port, arrays)
+        difference = _first_difference(matching, original, port, arrays, of_gradients=part == BACKWARD)
         if difference is not None:
             return replace(difference, part=BACKWARD if part == FORWARD and difference.backward else part)
     return None
@@ -487,9 +487,12 @@ def _called(outcome: RunOutcome) -> list[str]:
 
 
 def _first_difference(
-    matching: Matching, original: RunOutcome, port: RunOutcome, arrays: ArrayPairs, *, backward: bool = False
+    matching: Matching, original: RunOutcome, port: RunOutcome, arrays: ArrayPairs, *, of_gradients: bool = False
 ) -> CallDifference | None:
-    """The first difference of the calls that lead to unequal arrays; ``backward``: of those in the backward alone."""
+    """The first difference of the calls that lead to unequal arrays.
+
+    ``of_gradients``: it is looked for in the backward first: behind outputs that agree the forward may be written otherwise.
+    """
     wrong: list[tuple[Value | None, Value | None]] = []
     shapes: list[CallPair] = []
     for expected, actual in arrays:
@@ -509,15 +512,20 @@ def _first_difference(
         if original_end and port_end and matching.same(original_end, port_end)
         for value in (original_end, port_end)
     }
-    original_calls = wrong_calls(
-        [original_end for original_end, _ in wrong if original_end],
-        lambda value: (value in matching.of_first and value not in turned) or (backward and _in_forward(value)),
-    )
-    port_calls = wrong_calls(
-        [port_end for _, port_end in wrong if port_end],
-        lambda value: (matching.is_matched(value) and value not in turned) or (backward and _in_forward(value)),
-    )
-    return explain(matching, original_calls, port_calls, wrong[0]) or (None if backward else explain_result(matching, wrong))
+
+    def calls(ends: Iterable[Value | None], is_matched: Callable[[Value], bool], *, backward: bool) -> list[TraceCall]:
+        return wrong_calls(
+            filter(None, ends),
+            lambda value: (is_matched(value) and value not in turned) or (backward and _in_forward(value)),
+        )
+
+    original_ends, port_ends = zip(*wrong)
+    for backward in (True, False) if of_gradients else (False,):
+        original_calls = calls(original_ends, matching.of_first.__contains__, backward=backward)
+        port_calls = calls(port_ends, matching.is_matched, backward=backward)
+        if (difference := explain(matching, original_calls, port_calls, wrong[0])) is not None:
+            return difference
+    return explain_result(matching, wrong)
 
 
 def _in_forward(value: Value) -> bool:
@@ -780,9 +788,7 @@ def run_with_roundings(side: ModelSide, tables: Iterable[torch.Tensor], seed: in
     pairs = [(table.clone(), table.clone()) for table in tables]  # the first may be memory that the run writes
     for _, moved in pairs:
         add_noise(torch.view_as_real(moved) if moved.is_complex() else moved, UNIT, generator)
-    outcome = side.run_wide(functools.partial(Capture, tables=pairs))
-    outcome.trace.forget()
-    return outcome
+    return side.run_wide(lambda *_: WithTables(pairs))
 
 
 def _held(value: Value, others: Iterable[Value]) -> bool:

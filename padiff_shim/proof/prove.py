@@ -260,10 +260,10 @@ class Question:
         port, original = duplicate(self.layer), duplicate(self.module)
         if self.dtype is not None:
             port, original = PaddleSide.converted(port, self.dtype), TorchSide.converted(original, self.dtype)
-        theirs = TorchSide(original, self.inputs, self._losses[1], self.seed, backward=backward)
-        ours = PaddleSide(port, self.inputs, self._losses[0], self.seed, backward=backward)
-        ours.starts = theirs.starts
-        return theirs, ours
+        torch_side = TorchSide(original, self.inputs, self._losses[1], self.seed, backward=backward)
+        paddle_side = PaddleSide(port, self.inputs, self._losses[0], self.seed, backward=backward)
+        paddle_side.starts = torch_side.starts
+        return torch_side, paddle_side
 
     def _attempt(self, used: Sequence[Used] = (), own: Collection[str] = (), filled: Collection[str] = ()) -> Proof:
         """A proof.

@@ -356,7 +356,13 @@ class WithTables(Onlooker):
             self._overwrite(tensor, wanted, again=True)
 
     def _overwrite(self, tensor: torch.Tensor, wanted: torch.Tensor, *, again: bool) -> None:
-        """Give a tensor other elements; ``again``: its memory is the program's, and gets its own elements back in the end."""
+        """Give a tensor other elements; ``again``: its memory is the program's, and gets its own elements back in the end.
+
+        Along an axis on which a table was expanded all its elements are one.
+        """
+        if 0 in tensor.stride():
+            once = tuple(slice(1) if step == 0 else slice(None) for step in tensor.stride())
+            tensor, wanted = tensor[once], wanted[once]
         if again:
             self._before.append((tensor, tensor.detach().clone()))
         tensor.copy_(wanted)

@@ -165,13 +165,13 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
         for tensor, table, name in zip((a, b), made, "ab")
         if tensor.reads is not None
     ]
-    for row, mine in known[0]:
-        for other, its in known[1] if len(known[0]) == len(known[1]) else ():
-            lone = all(row is not entry and mine.layer != tensor.layer for entry, tensor in known[1])
-            lone = lone and all(other is not entry and its.layer != tensor.layer for entry, tensor in known[0])
-            if lone and mine.kind == its.kind and mine.size == its.size:
-                text = tr("a reads {a}, b reads {b}", a=mine.sentence(), b=its.sentence())
-                numbers = {"a": mine.layer or mine.name, "b": its.layer or its.name}
+    for row, operand_a in known[0]:
+        for other, operand_b in known[1] if len(known[0]) == len(known[1]) else ():
+            lone = all(row is not entry and operand_a.layer != tensor.layer for entry, tensor in known[1])
+            lone = lone and all(other is not entry and operand_b.layer != tensor.layer for entry, tensor in known[0])
+            if lone and operand_a.kind == operand_b.kind and operand_a.size == operand_b.size:
+                text = tr("a reads {a}, b reads {b}", a=operand_a.sentence(), b=operand_b.sentence())
+                numbers = {"a": operand_a.layer or operand_a.name, "b": operand_b.layer or operand_b.name}
                 brief = tr("a reads {a}, b reads {b}", a=shown(numbers["a"]), b=shown(numbers["b"]))
                 return DifferenceReason(OPERAND, text, numbers, brief)
     return None

@@ -12,6 +12,7 @@ from test_sceptics import numbers, pair
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proof.agreement import RoundingBound, bound_from
 from padiff_shim.proof.findings import Cause
+from padiff_shim.proof.trace import WithTables
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -168,6 +169,13 @@ def test_a_number_in_float32_on_one_side_alone(name, factor):
     theirs.turns = torch.tensor(TURNS, dtype=torch.complex64)
     proof = prove(ours, theirs, numbers(2, PLACES, WIDTH))
     assert bool(proof) is (factor == 1.0), str(proof)
+
+
+def test_a_table_that_is_expanded_holds_each_number_once():
+    table = torch.tensor([1.0, 2.0])
+    with WithTables([(table.expand(3, 2).clone(), torch.tensor([[3.0, 5.0]] * 3))]):
+        assert torch.equal(table.expand(3, 2) * 1.0, torch.tensor([[3.0, 5.0]] * 3))
+    assert table.tolist() == [1.0, 2.0]
 
 
 def test_a_table_is_the_port_s_own_again_behind_a_proof():
