@@ -365,10 +365,6 @@ class _MistakeSearch:
         capturing = functools.partial(Capture, forced=forced, tables=tables.constants, attributes=self._attributes)
         return self._sides[1].run_wide(capturing)
 
-    def _weights(self) -> list[set[str]]:
-        """What is no table: what has a partner holds equal values, running statistics among them."""
-        return [side.trained_names() | {pair.name(side.framework) for pair in self._mapping} for side in self._sides]
-
     def _rounded_tables_explain(self, *, forward: bool) -> bool:
         """Whether both are no further apart than other roundings in float32 move them, of the tables that one of them alone has.
 
@@ -387,7 +383,7 @@ class _MistakeSearch:
     def _with_roundings(self) -> list[list[RunOutcome]]:
         """Runs of the original and of the port, each with other roundings of the tables that it alone has; none without such."""
         if self._moved is None:
-            of_numbers = [_OfNumbers(names.__contains__) for names in self._weights()]
+            of_numbers = [_OfNumbers(weight_names(side, self._mapping).__contains__) for side in self._sides]
             traces = self._original.trace, self._port.trace
             every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, of_numbers)]
             alone = [
@@ -402,7 +398,7 @@ class _MistakeSearch:
 
     def _exchange(self) -> Exchange:
         """The original's tables that the port gets, see :func:`exchange`."""
-        weights = self._weights()
+        weights = [weight_names(side, self._mapping) for side in self._sides]
         original_tables, port_tables = (
             tables_of(run.trace, names.__contains__) for run, names in zip((self._original, self._port), weights)
         )
@@ -739,6 +735,11 @@ def exchange(original: list[Value], port: list[Value], moved: Callable[[], Itera
             exchanged.notes.append(_note(value, wanted))
         noted.add(value)
     return exchanged
+
+
+def weight_names(side: ModelSide, mapping: Mapping) -> set[str]:
+    """What is no table: what is trained, or has a partner and so holds equal values, running statistics among them."""
+    return side.trained_names() | {pair.name(side.framework) for pair in mapping}
 
 
 class _OfNumbers:

@@ -21,7 +21,7 @@ from ...text import tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
 from ..held_values import tensors_of
-from ..locate import traced_in_wider
+from ..locate import traced_in_wider, weight_names
 from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
 from .accumulation import order_change
@@ -115,8 +115,8 @@ class OriginSearch:
         assert isinstance(self.original.capture, LinkedCapture)
         assert isinstance(self.natural.capture, NumberedCapture)
         wide = traced_in_wider(*self._sides, self._mapping)
-        paired = [{pair.name(side.framework) for pair in self._mapping} | side.trained_names() for side in self._sides]
-        held = [set() if self.steps else tensors_of(side.model).keys() - names for side, names in zip(self._sides, paired)]
+        weights = [weight_names(side, self._mapping) for side in self._sides]
+        held = [set() if self.steps else tensors_of(side.model).keys() - names for side, names in zip(self._sides, weights)]
         self.partners = Partners(self.original.capture.trace, self.natural.capture, wide, held)
         self._forced = self.partners.forced()
         outcome = self._run(Followed(), self._forced)
