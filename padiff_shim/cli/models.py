@@ -320,10 +320,12 @@ _MOST_NUMBERS = 2**32  # of a shape that is asked for
 def model_inputs(word: str, option: str = "--inputs") -> Any:
     """The inputs of both models: numbers of a shape, arrays of a file, or the named object; a function is called if it can be.
 
-    A number behind a shape (``"4x12:100"``): whole numbers below it.
+    A number behind a shape (``"4x12:100"``): whole numbers below it. Shapes with commas between: several inputs.
     """
     import numpy as np
 
+    if "," in word and all(re.fullmatch(r"[\dx]+(:\d+)?", part) for part in word.split(",")):
+        return tuple(model_inputs(part, option) for part in word.split(","))
     form = re.fullmatch(r"([1-9]\d*(?:x[1-9]\d*)*)(?::([1-9]\d*))?", word)
     shape = [*map(int, form[1].split("x"))] if form else []
     if form and math.prod(shape) < _MOST_NUMBERS:
@@ -333,7 +335,8 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
         if ":" not in word:
             raise ArgumentError(
                 tr(
-                    "{option} is a shape (2x3x8x8, 4x12:100 of tokens), a file (.npy, .npz) or file.py:name, got {word}",
+                    "{option} is a shape (2x3x8x8, 4x12:100 of tokens), shapes with commas between, a file (.npy, .npz) or "
+                    "file.py:name, got {word}",
                     option=option,
                     word=repr(word),
                 )

@@ -54,7 +54,8 @@ Exit status: 0 if the port is right (with --bits: if no bit differs), 1 if it is
     "--inputs",
     required=True,
     metavar="WHAT",
-    help="An .npy or .npz file, file.py:name (arrays or function), or a shape of random numbers: 2x3x8x8, 4x12:100 (tokens).",
+    help="An .npy or .npz file, file.py:name (arrays or function), or shapes of random numbers: "
+    "2x3x8x8; 4x12:100,4x12 (tokens, and a second input).",
 )
 @click.option("--bits", is_flag=True, help="Where the bits of a right port part from the original's, and what to write.")
 @click.option("--apply", "applied", is_flag=True, help="With --bits: write the changes into the files of the port.")
