@@ -4,12 +4,10 @@ A formulation is one computation that people write in several ways::
 
     declare = declaring(LAYOUT)
     declare(
-        name="transposed key of a product",
-        operands="q k",
-        spellings=(
-            Spelling("paddle.matmul(q, k, transpose_y=True)", "torch.matmul(q, k.mT)"),
-            Spelling("paddle.matmul(q, k.transpose([0, 1, 3, 2]).contiguous())", "torch.matmul(q, k.mT.contiguous())"),
-        ),
+        "transposed key of a product",
+        "q k",
+        "paddle.matmul(q, k, transpose_y=True)",
+        ("paddle.matmul(q, k.transpose([0, 1, 3, 2]).contiguous())", "torch.matmul(q, k.mT.contiguous())"),
         samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         may_differ={"float32": FORWARD},
         why="the library's product has another kernel, with another order of sums, for each layout of its operands",
@@ -134,10 +132,16 @@ class Formulation:
 
 
 def declaring(cause: str) -> Callable[..., Formulation]:
-    """Declares formulations of a cause; without ``samples`` it is tried with matrices of one shape."""
+    """Declares formulations of a cause: name, operands, and spellings, each Paddle's source or a pair of Paddle's and Torch's.
 
-    def declare(*, operands: str, samples: tuple[Sample, ...] | None = None, **fields: Any) -> Formulation:
+    Without ``samples`` it is tried with matrices of one shape.
+    """
+
+    def declare(
+        name: str, operands: str, *spellings: str | tuple[str, str], samples: tuple[Sample, ...] = (), **fields: Any
+    ) -> Formulation:
+        written = tuple(Spelling(text) if isinstance(text, str) else Spelling(*text) for text in spellings)
         shapes = [[shape] * len(operands.split()) for shape in ((33, 57), (5, 7))]
-        return Formulation(cause=cause, operands=operands, samples=samples or tuple(Sample(*each) for each in shapes), **fields)
+        return Formulation(name, cause, operands, written, samples or tuple(Sample(*each) for each in shapes), **fields)
 
     return declare

@@ -2,62 +2,52 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, Spelling, declaring
+from padiff_shim.table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, declaring
 from padiff_shim.table.samples import Bools, Ints, Sample
 
 declare = declaring(BACKWARD)
 
 FORMULATIONS: tuple[Formulation, ...] = (
     declare(
-        name="three readers of a tensor",
-        operands="x u v w",
-        spellings=(
-            Spelling("x * u, x * v, x * w"),
-            Spelling("y = x.clone()\ny * u, y * v, x * w"),
-        ),
+        "three readers of a tensor",
+        "x u v w",
+        "x * u, x * v, x * w",
+        "y = x.clone()\ny * u, y * v, x * w",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the copy's two gradients are added first: (b + c) + a in place of (a + b) + c",
         seen="PaddleFleet against Megatron-LM: three clones of a tensor",
     ),
     declare(
-        name="order of three readers",
-        operands="x u v w",
-        spellings=(
-            Spelling("a = x * u\nb = x * v\nc = x * w\na, b, c"),
-            Spelling("c = x * w\nb = x * v\na = x * u\na, b, c"),
-        ),
+        "order of three readers",
+        "x u v w",
+        "a = x * u\nb = x * v\nc = x * w\na, b, c",
+        "c = x * w\nb = x * v\na = x * u\na, b, c",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="a gradient of several readers is added up from the last call to the first",
         seen="PaddleFleet against Megatron-LM",
     ),
     declare(
-        name="residual read from the norm's side",
-        operands="x w u v",
-        spellings=(
-            Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v"),
-            Spelling("h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)"),
-        ),
+        "residual read from the norm's side",
+        "x w u v",
+        "h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v",
+        "h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)",
         samples=(Sample((33, 57), (57,), (33, 57), (33, 57)), Sample((5, 7), (7,), (5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="two gradients are added and rounded before the norm's backward, or the factors are",
         seen="parallel blocks of Falcon",
     ),
     declare(
-        name="scatter-add or gather and sum",
-        operands="y r",
-        spellings=(
-            Spelling("y[paddle.argsort(r)].reshape([-1, 4, y.shape[-1]]).sum(1)"),
-            Spelling(
-                "t = paddle.argsort(paddle.argsort(r)) // 4\n"
-                "paddle.scatter_nd_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t.unsqueeze(-1), y)",
-                "t = torch.argsort(torch.argsort(r)) // 4\n"
-                "torch.index_put(torch.zeros(y.shape[0] // 4, y.shape[1], dtype=y.dtype), [t], y, accumulate=True)",
-            ),
-            Spelling(
-                "t = paddle.argsort(paddle.argsort(r)) // 4\n"
-                "paddle.index_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t, 0, y)"
-            ),
+        "scatter-add or gather and sum",
+        "y r",
+        "y[paddle.argsort(r)].reshape([-1, 4, y.shape[-1]]).sum(1)",
+        (
+            "t = paddle.argsort(paddle.argsort(r)) // 4\n"
+            "paddle.scatter_nd_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t.unsqueeze(-1), y)",
+            "t = torch.argsort(torch.argsort(r)) // 4\n"
+            "torch.index_put(torch.zeros(y.shape[0] // 4, y.shape[1], dtype=y.dtype), [t], y, accumulate=True)",
         ),
+        "t = paddle.argsort(paddle.argsort(r)) // 4\n"
+        "paddle.index_add(paddle.zeros([y.shape[0] // 4, y.shape[1]], y.dtype), t, 0, y)",
         samples=(Sample((132, 57), Ints((132,), 0, 2**31)), Sample((20, 7), Ints((20,), 0, 2**31))),
         differs={"bfloat16": FORWARD},
         may_differ={"float32": FORWARD},
@@ -65,15 +55,13 @@ FORMULATIONS: tuple[Formulation, ...] = (
         seen="PaddleFormers nn/moe/moe_alltoall_layer.py; TransformerEngine #1336",
     ),
     declare(
-        name="rows added at indices",
-        operands="x t y",
-        spellings=(
-            Spelling("paddle.scatter_nd_add(x, t.unsqueeze(-1), y)", "torch.index_put(x, [t], y, accumulate=True)"),
-            Spelling("paddle.index_add(x, t, 0, y)"),
-            Spelling(
-                "paddle.put_along_axis(x, t.unsqueeze(-1).expand(y.shape), y, 0, reduce='add', broadcast=False)",
-                "torch.scatter_add(x, 0, t.unsqueeze(-1).expand(y.shape), y)",
-            ),
+        "rows added at indices",
+        "x t y",
+        ("paddle.scatter_nd_add(x, t.unsqueeze(-1), y)", "torch.index_put(x, [t], y, accumulate=True)"),
+        "paddle.index_add(x, t, 0, y)",
+        (
+            "paddle.put_along_axis(x, t.unsqueeze(-1).expand(y.shape), y, 0, reduce='add', broadcast=False)",
+            "torch.scatter_add(x, 0, t.unsqueeze(-1).expand(y.shape), y)",
         ),
         samples=(Sample((33, 57), Ints((132,), 0, 33), (132, 57)), Sample((5, 7), Ints((20,), 0, 5), (20, 7))),
         differs={"bfloat16": FORWARD},
@@ -81,126 +69,104 @@ FORMULATIONS: tuple[Formulation, ...] = (
         seen="PaddleFormers nn/moe/moe_alltoall_layer.py and nn/moe_deepep/moe_communication.py; TransformerEngine #1336",
     ),
     declare(
-        name="experts added up one after another",
-        operands="y",
-        spellings=(
-            Spelling("y.sum(0)"),
-            Spelling(
-                "out = paddle.zeros_like(y[0])\n"
-                "i = paddle.arange(y.shape[1])\n"
-                "for e in range(4):\n"
-                "    out = paddle.index_add(out, i, 0, y[e])\n"
-                "out"
-            ),
-            Spelling(
-                'out = paddle.zeros_like(y[0], dtype="float32")\n'
-                "for e in range(4):\n"
-                '    out = out + y[e].astype("float32")\n'
-                "out.astype(y.dtype)"
-            ),
-        ),
+        "experts added up one after another",
+        "y",
+        "y.sum(0)",
+        "out = paddle.zeros_like(y[0])\n"
+        "i = paddle.arange(y.shape[1])\n"
+        "for e in range(4):\n"
+        "    out = paddle.index_add(out, i, 0, y[e])\n"
+        "out",
+        'out = paddle.zeros_like(y[0], dtype="float32")\n'
+        "for e in range(4):\n"
+        '    out = out + y[e].astype("float32")\n'
+        "out.astype(y.dtype)",
         samples=(Sample((4, 33, 57)), Sample((4, 5, 7))),
         differs={"bfloat16": FORWARD},
         why="each addition is rounded to 16 bits, or all are added in float32",
         seen="transformers models/mixtral; PaddleFormers nn/experts.py; Megatron-LM #6458",
     ),
     declare(
-        name="rows taken several times",
-        operands="x i",
-        spellings=(
-            Spelling("paddle.index_select(x, i, 0)"),
-            Spelling("x[i]"),
-            Spelling("F.embedding(i, x)"),
-            Spelling("paddle.gather(x, i)", "torch.index_select(x, 0, i)"),
-        ),
+        "rows taken several times",
+        "x i",
+        "paddle.index_select(x, i, 0)",
+        "x[i]",
+        "F.embedding(i, x)",
+        ("paddle.gather(x, i)", "torch.index_select(x, 0, i)"),
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
         why="the gradients of one row are added up in 16 bits one by one, or in float32",
         seen="embedding against indexing in ports",
     ),
     declare(
-        name="rows by a product with one-hot rows",
-        operands="x i",
-        spellings=(
-            Spelling("F.embedding(i, x)"),
-            Spelling("paddle.matmul(F.one_hot(i, x.shape[0]).astype(x.dtype), x)"),
-        ),
+        "rows by a product with one-hot rows",
+        "x i",
+        "F.embedding(i, x)",
+        "paddle.matmul(F.one_hot(i, x.shape[0]).astype(x.dtype), x)",
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
         why="a product adds up the gradients of one row in float32, an embedding in 16 bits",
         seen="vocab-parallel embeddings of JAX ports",
     ),
     declare(
-        name="take_along_axis or gather_nd",
-        operands="x i",
-        spellings=(
-            Spelling(
-                "paddle.take_along_axis(x, i.unsqueeze(-1).expand([i.shape[0], x.shape[1]]), 0, broadcast=False)",
-                "torch.gather(x, 0, i.unsqueeze(-1).expand(-1, x.shape[1]))",
-            ),
-            Spelling("paddle.gather_nd(x, i.unsqueeze(-1))", "x[i]"),
-            Spelling("paddle.index_select(x, i, 0)"),
+        "take_along_axis or gather_nd",
+        "x i",
+        (
+            "paddle.take_along_axis(x, i.unsqueeze(-1).expand([i.shape[0], x.shape[1]]), 0, broadcast=False)",
+            "torch.gather(x, 0, i.unsqueeze(-1).expand(-1, x.shape[1]))",
         ),
+        ("paddle.gather_nd(x, i.unsqueeze(-1))", "x[i]"),
+        "paddle.index_select(x, i, 0)",
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
         why="the backward of one is a scatter-add in 16 bits, of the other an indexed addition in float32",
         seen="PaddleFormers nn/moe_deepep/moe_gate.py",
     ),
     declare(
-        name="repeated key heads",
-        operands="k",
-        spellings=(
-            Spelling("b, h, s, d = k.shape\nk.unsqueeze(2).expand([b, h, 4, s, d]).reshape([b, 4 * h, s, d])"),
-            Spelling("paddle.repeat_interleave(k, 4, 1)"),
-            Spelling("b, h, s, d = k.shape\npaddle.stack([k] * 4, 2).reshape([b, 4 * h, s, d])"),
-        ),
+        "repeated key heads",
+        "k",
+        "b, h, s, d = k.shape\nk.unsqueeze(2).expand([b, h, 4, s, d]).reshape([b, 4 * h, s, d])",
+        "paddle.repeat_interleave(k, 4, 1)",
+        "b, h, s, d = k.shape\npaddle.stack([k] * 4, 2).reshape([b, 4 * h, s, d])",
         samples=(Sample((2, 3, 33, 24)), Sample((1, 2, 5, 8))),
         differs={"bfloat16": GRADIENT},
         why="a sum over the copies keeps float32, several readers are added in 16 bits one by one",
         seen="PaddleFormers nn/attention/utils.py (repeat_kv)",
     ),
     declare(
-        name="key heads repeated before or behind the rotation",
-        operands="k c s",
-        spellings=(
-            Spelling("a, b = k.chunk(2, -1)\npaddle.concat([k * c + paddle.concat([-b, a], -1) * s] * 4, 0)"),
-            Spelling("k = paddle.concat([k] * 4, 0)\na, b = k.chunk(2, -1)\nk * c + paddle.concat([-b, a], -1) * s"),
-        ),
+        "key heads repeated before or behind the rotation",
+        "k c s",
+        "a, b = k.chunk(2, -1)\npaddle.concat([k * c + paddle.concat([-b, a], -1) * s] * 4, 0)",
+        "k = paddle.concat([k] * 4, 0)\na, b = k.chunk(2, -1)\nk * c + paddle.concat([-b, a], -1) * s",
         samples=(Sample((3, 33, 24), (33, 24), (33, 24)), Sample((2, 5, 8), (5, 8), (5, 8))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="gradients of the copies are added before the rotation's backward or behind it",
         seen="PaddleFormers transformers/deepseek_v3/modeling.py:716",
     ),
     declare(
-        name="branch computed again",
-        operands="x w u v",
-        spellings=(
-            Spelling("h = F.silu(paddle.matmul(x, w))\nh * u, h * v"),
-            Spelling("F.silu(paddle.matmul(x, w)) * u, F.silu(paddle.matmul(x, w)) * v"),
-        ),
+        "branch computed again",
+        "x w u v",
+        "h = F.silu(paddle.matmul(x, w))\nh * u, h * v",
+        "F.silu(paddle.matmul(x, w)) * u, F.silu(paddle.matmul(x, w)) * v",
         samples=(Sample((33, 80), (80, 57), (33, 57), (33, 57)), Sample((5, 8), (8, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the branch's backward runs once on the sum of two gradients, or twice",
         seen="an auxiliary loss that is computed again: PaddleFleet against Megatron-LM",
     ),
     declare(
-        name="sum of products with one operand",
-        operands="x u v",
-        spellings=(
-            Spelling("x * u + x * v"),
-            Spelling("x * (u + v)"),
-        ),
+        "sum of products with one operand",
+        "x u v",
+        "x * u + x * v",
+        "x * (u + v)",
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="a sum is rounded before the product, or two products before the sum",
         seen="attention with two position terms (DeBERTa, Transformer-XL)",
     ),
     declare(
-        name="broadcast scale, stacked",
-        operands="x w",
-        spellings=(
-            Spelling("x * w"),
-            Spelling("x * paddle.stack([w] * x.shape[0])"),
-        ),
+        "broadcast scale, stacked",
+        "x w",
+        "x * w",
+        "x * paddle.stack([w] * x.shape[0])",
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": GRADIENT},
         may_differ={"float32": GRADIENT},
@@ -208,24 +174,20 @@ FORMULATIONS: tuple[Formulation, ...] = (
         seen="repeated parameters in scanned layers",
     ),
     declare(
-        name="masked product or choice",
-        operands="x m",
-        spellings=(
-            Spelling("paddle.where(m, x, paddle.zeros_like(x))"),
-            Spelling("x * m.astype(x.dtype)"),
-        ),
+        "masked product or choice",
+        "x m",
+        "paddle.where(m, x, paddle.zeros_like(x))",
+        "x * m.astype(x.dtype)",
         samples=(Sample((33, 57), Bools((33, 57))), Sample((5, 7), Bools((5, 7)))),
         differs={"float32": BOTH, "bfloat16": BOTH},
         why="a product with zero keeps the sign of what is masked: 0.0 and -0.0",
         seen="loss masks in PaddleFormers nn/criterion",
     ),
     declare(
-        name="losses added up in another order",
-        operands="x u v w",
-        spellings=(
-            Spelling("(x * u).mean() + (x * v).mean() + (x * w).mean()"),
-            Spelling("(x * w).mean() + ((x * v).mean() + (x * u).mean())"),
-        ),
+        "losses added up in another order",
+        "x u v w",
+        "(x * u).mean() + (x * v).mean() + (x * w).mean()",
+        "(x * w).mean() + ((x * v).mean() + (x * u).mean())",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
         why="the gradients of three readers are added in another order",
         seen="auxiliary losses of a router: PaddleFormers nn/moe_deepep/moe_loss.py",
