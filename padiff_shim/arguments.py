@@ -26,7 +26,7 @@ def seed(value: Any) -> int:
     """The seed of all generators."""
     number = whole("seed", value)
     if number >= 2**63:
-        raise ArgumentError(tr("seed= is a whole number of up to 63 bits, got {value}", value=described(value)))
+        raise ArgumentError("seed= is a whole number of up to 63 bits, got {value}", value=described(value))
     return number
 
 
@@ -38,7 +38,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
         number = None
     if number is None or isinstance(value, bool) or number < least:
         raise ArgumentError(
-            tr("{name}= is a whole number from {least} on, got {value}", name=name, least=least, value=described(value))
+            "{name}= is a whole number from {least} on, got {value}", name=name, least=least, value=described(value)
         )
     return number
 
@@ -46,7 +46,7 @@ def whole(name: str, value: Any, least: int = 0) -> int:
 def flag(name: str, value: Any) -> bool:
     """True or False: the strings of a configuration ("no") would be true."""
     if value is not True and value is not False:
-        raise ArgumentError(tr("{name}= is True or False, got {value}", name=name, value=described(value)))
+        raise ArgumentError("{name}= is True or False, got {value}", name=name, value=described(value))
     return bool(value)
 
 
@@ -54,7 +54,7 @@ def path(name: str, value: Any) -> Path:
     """A path, as text or :class:`os.PathLike`."""
     text = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(text, str) or not text or "\0" in text:
-        raise ArgumentError(tr("{name}= is a path, got {value}", name=name, value=described(value)))
+        raise ArgumentError("{name}= is a path, got {value}", name=name, value=described(value))
     return Path(text)
 
 
@@ -79,7 +79,7 @@ def model(argument: str, value: Any, *frameworks: str) -> str:
     if framework is not None and framework in (frameworks or _MODELS):
         return framework
     kinds = joined(" or ", (tr("a {kind}", kind=_MODELS[name]) for name in frameworks or _MODELS))
-    raise ArgumentError(tr("{argument} is {kinds}, got {value}", argument=argument, kinds=kinds, value=no_model(value)))
+    raise ArgumentError("{argument} is {kinds}, got {value}", argument=argument, kinds=kinds, value=no_model(value))
 
 
 def no_model(value: Any) -> str:
@@ -94,7 +94,7 @@ def no_model(value: Any) -> str:
 def port_and_original(paddle_layer: Any, torch_module: Any) -> None:
     """A model of Paddle and one of Torch, in this order."""
     if (framework_of_model(paddle_layer), framework_of_model(torch_module)) == ("torch", "paddle"):
-        raise ArgumentError(tr("the Paddle layer comes first, then the Torch module"))
+        raise ArgumentError("the Paddle layer comes first, then the Torch module")
     model("paddle_layer=", paddle_layer, "paddle")
     model("torch_module=", torch_module, "torch")
 
@@ -102,7 +102,7 @@ def port_and_original(paddle_layer: Any, torch_module: Any) -> None:
 def function(name: str, value: Any, of: str) -> Callable[..., Any]:
     """Something that can be called; ``of`` says with what."""
     if not callable(value):
-        raise ArgumentError(tr("{name}= is a function of {of}, got {value}", name=name, of=tr(of), value=described(value)))
+        raise ArgumentError("{name}= is a function of {of}, got {value}", name=name, of=tr(of), value=described(value))
     checked: Callable[..., Any] = value
     return checked
 
@@ -123,5 +123,5 @@ def names(name: str, values: Any) -> list[str]:
         return [str(values)]
     listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (bytes, dict)) else None
     if listed is None or not all(isinstance(entry, str) for entry in listed):
-        raise ArgumentError(tr("{name}= is a name or a list of names, got {value}", name=name, value=described(values)))
+        raise ArgumentError("{name}= is a name or a list of names, got {value}", name=name, value=described(values))
     return [str(entry) for entry in listed]

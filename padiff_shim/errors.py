@@ -11,11 +11,14 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from .language import joined, tr
+from .language import Sentence, joined, tr
 
 
 class PadiffShimError(Exception):
-    """Base class of the library's own errors."""
+    """Base class of the library's own errors, whose message is a sentence: one that is made, or what ``tr`` makes one of."""
+
+    def __init__(self, message: str = "", /, **fields: object) -> None:
+        super().__init__(message if isinstance(message, Sentence) else tr(message, **fields))
 
 
 class BackendError(PadiffShimError, RuntimeError):
@@ -57,8 +60,8 @@ class StayedNativeError(PadiffShimError, RuntimeError):
 class TransferError(PadiffShimError, ValueError):
     """Weights cannot be copied from one model to the other; nothing was written. :attr:`mapping`: the incomplete match, or None."""
 
-    def __init__(self, message: str, mapping: Any = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, mapping: Any = None, /, **fields: object) -> None:
+        super().__init__(message, **fields)
         self.mapping = mapping
 
 
@@ -84,7 +87,7 @@ def optional(name: str, install: str) -> Any:
         return importlib.import_module(name)
     except ImportError as error:
         raise MissingFrameworkError(
-            tr("{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=install)
+            "{name} cannot be imported ({error}). Install it: {command}", name=name, error=error, command=install
         ) from error
 
 
@@ -97,7 +100,7 @@ def toml(what: str) -> Any:
     try:
         return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError as error:
-        raise MissingFrameworkError(tr("{what}: reading TOML needs Python 3.11, or pip install tomli", what=what)) from error
+        raise MissingFrameworkError("{what}: reading TOML needs Python 3.11, or pip install tomli", what=what) from error
 
 
 def unreadable(what: str, path: object, error: OSError) -> FileError:
@@ -129,9 +132,7 @@ def unknown(kind: str, word: object, accepted: Iterable[str], listed: str = "", 
         choices = tr("Accepted are {count:,} names. {hint}", count=len(names), hint=listed)
     else:
         choices = tr("Accepted: {names}, and {more:,} more.", names=", ".join(names[:FEW]), more=len(names) - FEW)
-    return UnknownNameError(
-        tr("unknown {kind} {word}.{hint} {choices}", kind=kind, word=described(word), hint=hint, choices=choices)
-    )
+    return UnknownNameError("unknown {kind} {word}.{hint} {choices}", kind=kind, word=described(word), hint=hint, choices=choices)
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:

@@ -111,10 +111,10 @@ def _plantable(op: str, *, gradients: bool) -> None:
     declared = ops()[op]
     if declared.random is not None and not declared.tensors:
         raise ArgumentError(
-            tr("op={op} does nothing but draw random numbers, which are not compared: no fault can be planted there", op=repr(op))
+            "op={op} does nothing but draw random numbers, which are not compared: no fault can be planted there", op=repr(op)
         )
     if gradients and not (declared.gradient and declared.leading):
-        raise ArgumentError(tr("op={op} has no gradient: no fault can be planted there", op=repr(op)))
+        raise ArgumentError("op={op} has no gradient: no fault can be planted there", op=repr(op))
 
 
 def uncompared(op: str, why: str) -> None:
@@ -124,7 +124,7 @@ def uncompared(op: str, why: str) -> None:
         ArgumentError: a fault is planted there, which would change nothing.
     """
     if any(fault.op == op for fault in PLANTED):
-        raise ArgumentError(tr("a fault is planted in {op}, whose call is not compared: {why}", op=repr(op), why=why))
+        raise ArgumentError("a fault is planted in {op}, whose call is not compared: {why}", op=repr(op), why=why)
 
 
 def of_a_change(error: BaseException) -> bool:
@@ -150,11 +150,9 @@ def _fitting(changed: Any, tensor: Any, op: str) -> Any:
     if not isinstance(changed, type(tensor)) or changed.numel() != tensor.numel():
         what = tr("a tensor {shape}", shape=list(changed.shape)) if isinstance(changed, type(tensor)) else described(changed)
         raise ArgumentError(
-            tr(
-                "change= planted in {op} returns a torch tensor {shape}, as its argument is; it returned {what}",
-                op=repr(op),
-                shape=list(tensor.shape),
-                what=what,
-            )
+            "change= planted in {op} returns a torch tensor {shape}, as its argument is; it returned {what}",
+            op=repr(op),
+            shape=list(tensor.shape),
+            what=what,
         )
     return changed.to(tensor.dtype).reshape(tensor.shape)

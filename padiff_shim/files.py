@@ -108,9 +108,7 @@ def _try_folder(path: Path) -> None:
 
 
 def _refused(path: str | os.PathLike[str], error: OSError, what: str) -> FileError:
-    return FileError(
-        tr("{what}{path} cannot be written: {error}", what=tr(what), path=os.fspath(path), error=error.strerror or error)
-    )
+    return FileError("{what}{path} cannot be written: {error}", what=tr(what), path=os.fspath(path), error=error.strerror or error)
 
 
 # ---- Temporary folders

@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from .errors import ArgumentError
-from .language import tr
 
 _KNOWN = 100_000  # paths whose answer is remembered
 
@@ -29,11 +28,9 @@ class LayerFilter:
         globs = [patterns] if isinstance(patterns, str) else list(patterns) if isinstance(patterns, Iterable) else []
         if not globs or not all(isinstance(pattern, str) and pattern for pattern in globs):
             raise ArgumentError(
-                tr(
-                    "{argument}= takes glob patterns over layer paths such as 'encoder.layers.*', got {patterns}",
-                    argument=argument,
-                    patterns=repr(patterns),
-                )
+                "{argument}= takes glob patterns over layer paths such as 'encoder.layers.*', got {patterns}",
+                argument=argument,
+                patterns=repr(patterns),
             )
         self.patterns = {pattern: tuple(pattern.split(".")) for pattern in globs}
         self.unmatched = set(globs)

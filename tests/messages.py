@@ -1,10 +1,12 @@
 """``make messages``: the sentences of the sources into the catalogues, and the catalogues compiled.
 
-A message is the literal of ``tr("...")`` and ``marked("...")``, and the noun of ``many(number, "...")``; a page's script has
-``tr("...")`` as well. What Babel guesses for a new message is never used: it stays untranslated until somebody translates it.
+A message is the literal of ``tr("...")`` and ``marked("...")``, that of the library's own errors, and the noun of
+``many(number, "...")``; a page's script has ``tr("...")`` as well. What Babel guesses for a new message is never used: it stays
+untranslated until somebody translates it.
 """
 
 import ast
+import builtins
 import re
 from pathlib import Path
 
@@ -65,6 +67,9 @@ def written(node, name):
         yield from ((text, LOGGED) for text in refused(node))
     function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
     at = {**MARKS, **({"_of": 1} if name == "padiff_shim/modes/options.py" else {})}.get(function)
+    if function.endswith("Error") and not hasattr(builtins, function) and node.args:
+        choice = node.args[0] if isinstance(node.args[0], ast.IfExp) else ast.IfExp(None, node.args[0], node.args[0])
+        at = 0 if isinstance(choice.body, ast.Constant) and isinstance(choice.orelse, ast.Constant) else None
     if at is None or len(node.args) <= at or isinstance(node.args[at], ast.JoinedStr):
         return
     context = {"many": COUNTED, "counted": COUNTED, "logged": LOGGED, "Reason": LOGGED}.get(function)

@@ -40,7 +40,7 @@ def chosen(patterns: str | Iterable[str] | None) -> list[str]:
         if set(pattern) & set("*?["):
             matches = {name for name in table() if fnmatchcase(name, pattern)}
             if not matches:
-                raise ArgumentError(tr("ops={pattern} matches no op of the table (docs/ops.md lists them)", pattern=repr(pattern)))
+                raise ArgumentError("ops={pattern} matches no op of the table (docs/ops.md lists them)", pattern=repr(pattern))
             wanted |= matches
         else:
             wanted |= resolve(pattern) & set(table())
@@ -138,10 +138,8 @@ class _Book:
             try_folder(folder, "the folder of the audit ")
             if self.path.exists() and not resume:
                 raise FileError(
-                    tr(
-                        "{folder} holds an audit already: go on with it (--resume, resume=True), or choose another folder",
-                        folder=folder,
-                    )
+                    "{folder} holds an audit already: go on with it (--resume, resume=True), or choose another folder",
+                    folder=folder,
                 )
             if self.path.exists():
                 self._read()
@@ -155,12 +153,10 @@ class _Book:
                 self.environment = self.environment or dict(data["environment"])
                 if data["environment"] != self.environment:
                     raise FileError(
-                        tr(
-                            "{path}, line {number}, is of other versions: {versions}",
-                            path=self.path,
-                            number=number,
-                            versions=data["environment"],
-                        )
+                        "{path}, line {number}, is of other versions: {versions}",
+                        path=self.path,
+                        number=number,
+                        versions=data["environment"],
                     )
                 report = OpReport(**data["report"])
             except (ValueError, TypeError, KeyError):
@@ -174,12 +170,10 @@ class _Book:
         """An op is done."""
         if self.environment and environment != self.environment:
             raise FileError(
-                tr(
-                    "{folder} holds an audit of {environment}; here is {here}",
-                    folder=self.folder,
-                    environment=self.environment,
-                    here=environment,
-                )
+                "{folder} holds an audit of {environment}; here is {here}",
+                folder=self.folder,
+                environment=self.environment,
+                here=environment,
             )
         self.environment = environment
         self._started = getattr(self, "_started", time.monotonic())

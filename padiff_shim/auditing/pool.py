@@ -50,7 +50,7 @@ class Worker:
         if first["event"] == "refused":
             self.process.wait()
             place = tr("on the device {device}", device=repr(device)) if device else tr("here")
-            raise PadiffShimError(tr("nothing can be audited {place}: {why}", place=place, why=shown(first["why"], SENTENCE)))
+            raise PadiffShimError("nothing can be audited {place}: {why}", place=place, why=shown(first["why"], SENTENCE))
         self.environment: dict[str, str] = first["environment"]
 
     def _read(self, descriptor: int) -> None:
@@ -182,7 +182,7 @@ class Pool:
         except Gone as gone:
             command = f"{sys.executable} -m {self.module} 1 {self.device!r}"
             raise PadiffShimError(
-                tr("no worker of the audit can be started ({how}); see what this says: {command}", how=gone.how, command=command)
+                "no worker of the audit can be started ({how}); see what this says: {command}", how=gone.how, command=command
             ) from None
         with self._lock:
             self._workers.append(worker)
@@ -209,7 +209,7 @@ class Pool:
                 worker = None
                 if gone.how.startswith("exit"):  # an error of its own, and no kernel's
                     raise PadiffShimError(
-                        tr("a worker of the audit failed at {last} ({how})", last=last or name, how=gone.how)
+                        "a worker of the audit failed at {last} ({how})", last=last or name, how=gone.how
                     ) from None
                 over = time.monotonic() - start >= self.seconds
                 report.died(last, "time limit of the op" if over else gone.how, at_once=begun == 1)

@@ -11,7 +11,6 @@ from fnmatch import fnmatchcase
 
 from ..catalogue.defects import Defect, defects
 from ..errors import PadiffShimError
-from ..text import tr
 
 SECONDS = 10  # of one program: what takes longer hangs
 
@@ -57,7 +56,7 @@ def ended(programs: Mapping[str, str], seconds: int = SECONDS) -> tuple[dict[str
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     if run.returncode or not lines:
         raise PadiffShimError(
-            tr("the programs of the defects could not be run: {error}", error=run.stderr.strip()[-300:] or run.returncode)
+            "the programs of the defects could not be run: {error}", error=run.stderr.strip()[-300:] or run.returncode
         )
     versions, *endings = lines
     return {**dict.fromkeys(programs, ""), **{ending["title"]: ending["how"] for ending in endings}}, versions

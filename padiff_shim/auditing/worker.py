@@ -20,7 +20,7 @@ import numpy as np
 from ..dispatch.entry_point import spelled, typed
 from ..errors import FileError, PadiffShimError
 from ..runlog.encoding import finite
-from ..text import logged, tr
+from ..text import logged
 from .cases import NAMES, PRELUDE, AuditCall, laid_out
 
 
@@ -56,9 +56,7 @@ def write(call: AuditCall, path: Path, says: str) -> Path:
         np.savez(path.with_suffix(".npz"), **held)
         path.write_text("\n".join([text, 'saved = np.load(Path(__file__).with_suffix(".npz"))', *lines, ""]), encoding="utf-8")
     except OSError as error:
-        raise FileError(
-            tr("the program {path} cannot be written: {strerror}", path=path, strerror=error.strerror or error)
-        ) from error
+        raise FileError("the program {path} cannot be written: {strerror}", path=path, strerror=error.strerror or error) from error
     return path
 
 

@@ -115,7 +115,7 @@ def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], 
     for part in filter(None, (part.strip() for part in version_range.split(","))):
         match = _VERSION.fullmatch(part)
         if match is None or (match[3] and match[1] not in ("==", "!=")):
-            raise ArgumentError(tr("{part} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'", part=repr(part)))
+            raise ArgumentError("{part} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'", part=repr(part))
         conditions.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
     return tuple(conditions)
 
@@ -177,9 +177,7 @@ def load(path: str | Path) -> tuple[Quirk, ...]:
     content = _parsed(path)
     entries = content.get("known") if isinstance(content, dict) else None
     if not isinstance(entries, list) or set(content) != {"known"}:
-        raise ArgumentError(
-            tr("{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it", path=path)
-        )
+        raise ArgumentError("{path}: expected a list of entries named 'known' ([[known]] in TOML) and nothing beside it", path=path)
     return tuple(_entry(entry, f"{path}: entry {number}") for number, entry in enumerate(entries, 1))
 
 
@@ -199,7 +197,7 @@ def _parsed(path: Path) -> Any:
 def _entry(entry: Any, where: str) -> Quirk:
     """One entry, checked."""
     if not isinstance(entry, Mapping):
-        raise ArgumentError(tr("{where} is not a table of keys: {entry}", where=where, entry=repr(entry)))
+        raise ArgumentError("{where} is not a table of keys: {entry}", where=where, entry=repr(entry))
     names = [field.name for field in fields(Quirk)]
     where = f"{where} ({entry.get('name', 'without a name')})"
     for key in entry:
@@ -211,7 +209,7 @@ def _entry(entry: Any, where: str) -> Quirk:
         return replace(shipped()[names.index(entry["name"])], mute=_value("mute", entry.get("mute", False), where))
     for key in ("name", "op", "reason", "verdict"):
         if not entry.get(key):
-            raise ArgumentError(tr("{where}: {key} is missing", where=where, key=repr(key)))
+            raise ArgumentError("{where}: {key} is missing", where=where, key=repr(key))
     return Quirk(**{key: _value(key, value, where) for key, value in entry.items()})
 
 
@@ -221,21 +219,21 @@ def _value(key: str, value: Any, where: str) -> Any:
         values = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, (list, tuple)) else ()
         if not values or not all(isinstance(word, str) and word for word in values):
             raise ArgumentError(
-                tr("{where}: {key} is a string or a list of strings, not {value}", where=where, key=repr(key), value=repr(value))
+                "{where}: {key} is a string or a list of strings, not {value}", where=where, key=repr(key), value=repr(value)
             )
         for word in values if key == "verdict" else ():
             _among(word, [str(verdict) for verdict in Verdict], key, where)
         return tuple(str(word) for word in values)
     if key == "rho_max":
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise ArgumentError(tr("{where}: 'rho_max' is a number of rounding units, not {value}", where=where, value=repr(value)))
+            raise ArgumentError("{where}: 'rho_max' is a number of rounding units, not {value}", where=where, value=repr(value))
         return float(value)
     if key == "mute":
         if not isinstance(value, bool):
-            raise ArgumentError(tr("{where}: 'mute' is true or false, not {value}", where=where, value=repr(value)))
+            raise ArgumentError("{where}: 'mute' is true or false, not {value}", where=where, value=repr(value))
         return value
     if not isinstance(value, str):
-        raise ArgumentError(tr("{where}: {key} is a string, not {value}", where=where, key=repr(key), value=repr(value)))
+        raise ArgumentError("{where}: {key} is a string, not {value}", where=where, key=repr(key), value=repr(value))
     if key in ("side", "phase"):
         _among(value, [str(side) for side in Side] if key == "side" else ["forward", "backward"], key, where)
     if key in ("paddle", "torch"):

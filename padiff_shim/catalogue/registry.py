@@ -94,17 +94,15 @@ def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
         called = "" if spelling == name else tr(", here {spelling},", spelling=repr(spelling))
         if spelling in accepted:
             return UnknownNameError(
-                tr("unknown op or family {name}: it is called {spelling} here", name=repr(name), spelling=repr(spelling))
+                "unknown op or family {name}: it is called {spelling} here", name=repr(name), spelling=repr(spelling)
             )
         if why := stays_native(spelling):
             return UnknownNameError(
-                tr(
-                    "{argument}= takes ops that have a torch reference; {name}{called} runs on Paddle's kernel: {why}",
-                    argument=argument,
-                    name=repr(name),
-                    called=called,
-                    why=why,
-                )
+                "{argument}= takes ops that have a torch reference; {name}{called} runs on Paddle's kernel: {why}",
+                argument=argument,
+                name=repr(name),
+                called=called,
+                why=why,
             )
     return unknown(tr("op or family"), name, accepted, OPS_LISTED)
 

@@ -8,7 +8,6 @@ import click
 
 from ..errors import ArgumentError
 from ..progress import Waiting
-from ..text import tr
 from . import output
 from .models import model_inputs, named_object
 
@@ -61,7 +60,7 @@ def command(
 
     function = named_object(program, "FUNCTION")
     if not callable(function):
-        raise ArgumentError(tr("FUNCTION: {program} is no function", program=program))
+        raise ArgumentError("FUNCTION: {program} is no function", program=program)
     modes = {name: options[name] for name in ("optimizer", "random")}
     modes["definitions"] = options["definitions"] = definitions[0] if len(definitions) == 1 else list(definitions) or "paddle"
     if target is None:

@@ -12,7 +12,7 @@ import click
 
 from ..errors import ArgumentError, FileError, toml
 from ..recording.diff import diff
-from ..text import joined, tr
+from ..text import joined
 from . import output
 from .main import FINE, NO
 
@@ -86,7 +86,7 @@ def _ranks(text: str | None) -> int | tuple[int, int] | None:
     if text is None:
         return None
     if re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})?", text) is None:
-        raise ArgumentError(tr("--ranks takes one rank of both (0), or one of each (0,3), got {text}", text=repr(text)))
+        raise ArgumentError("--ranks takes one rank of both (0), or one of each (0,3), got {text}", text=repr(text))
     first, _, second = text.partition(",")
     return (int(first), int(second)) if second else int(first)
 
@@ -108,14 +108,14 @@ def _table(option: str, text: str) -> dict[str, Any]:
         except (OSError, ValueError) as error:
             raise FileError(joined(": ", (f"{option} {text}", error))) from None
         if not isinstance(table, dict):
-            raise FileError(tr("{option} {text}: it holds no table", option=option, text=text))
+            raise FileError("{option} {text}: it holds no table", option=option, text=text)
         return table
     table = {}
     for entry in text.split(","):
         pattern, sign, word = entry.rpartition("=")
         if not sign or not pattern.strip():
             raise ArgumentError(
-                tr("{option} takes PATTERN=WORD,... or a .toml or .json file, got {entry}", option=option, entry=repr(entry))
+                "{option} takes PATTERN=WORD,... or a .toml or .json file, got {entry}", option=option, entry=repr(entry)
             )
         table[pattern.strip()] = word.strip()
     return table

@@ -95,18 +95,16 @@ def _chosen(run: CompareRun, word: str) -> Call | int:
         place, size = int(word[:18]), len(run.calls)
         if place >= size:
             raise ArgumentError(
-                tr(
-                    "CALL is 'worst', 'first' or a number below {size:,}, as many records as there are; got {word}",
-                    size=size,
-                    word=word,
-                )
+                "CALL is 'worst', 'first' or a number below {size:,}, as many records as there are; got {word}",
+                size=size,
+                word=word,
             )
         return place
     if word not in ("worst", "first"):
-        raise ArgumentError(tr("CALL is a number from 0 on, 'worst' or 'first', got {word}", word=repr(word)))
+        raise ArgumentError("CALL is a number from 0 on, 'worst' or 'first', got {word}", word=repr(word))
     calls = list(run.kept())
     if not calls:
-        raise PadiffShimError(tr(_NOTHING))
+        raise PadiffShimError(_NOTHING)
     if word == "first":
         return calls[0]
     saved = set(calls)

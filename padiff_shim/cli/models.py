@@ -53,7 +53,7 @@ class Builders:
             name, sign, text = word.partition("=")
             side, dot, of_side = name.partition(".")
             if not sign or (side not in ("paddle", "torch") and dot) or not (of_side if dot else name).isidentifier():
-                raise ArgumentError(tr("--with is {form}, got {word}", form=tr(_FORM), word=repr(word)))
+                raise ArgumentError("--with is {form}, got {word}", form=tr(_FORM), word=repr(word))
             self._arguments[side if dot else ""][of_side if dot else name] = value(text)
         self._config: dict[str, tuple[str, dict[str, Any]]] = {}
         for word in config:
@@ -79,13 +79,11 @@ class Builders:
                     "" if own else tr("; --with {other}.NAME=VALUE and --config {other}=FILE are for the other model", other=other)
                 )
                 raise ArgumentError(
-                    tr(
-                        "{argument}: {word} is {target}, which takes no arguments{hint}",
-                        argument=argument,
-                        word=word,
-                        target=described(target),
-                        hint=hint,
-                    )
+                    "{argument}: {word} is {target}, which takes no arguments{hint}",
+                    argument=argument,
+                    word=word,
+                    target=described(target),
+                    hint=hint,
                 )
             return target
         for arguments, hint in (
@@ -100,31 +98,26 @@ class Builders:
             if name is None:
                 takes = ", ".join(_parameters(target) or {}) or tr("nothing")
                 raise ArgumentError(
-                    tr(
-                        "{argument}: {word} has no parameter for the config {path} (it takes {takes}). --with NAME=VALUE sets an "
-                        "argument; --config {side}=FILE is for the other model alone",
-                        argument=argument,
-                        word=word,
-                        path=path,
-                        takes=takes,
-                        side=_other(side),
-                    )
+                    "{argument}: {word} has no parameter for the config {path} (it takes {takes}). --with NAME=VALUE sets an "
+                    "argument; --config {side}=FILE is for the other model alone",
+                    argument=argument,
+                    word=word,
+                    path=path,
+                    takes=takes,
+                    side=_other(side),
                 )
             arguments[name] = _config(_config_class(target, name), values, f"--config {path}")
         try:
             inspect.signature(target).bind(**arguments)
         except TypeError as error:
             raise ArgumentError(
-                tr(
-                    "{argument}: {word}: {error}. Its arguments: {parameters}; write {target}?NAME=VALUE, or "
-                    "--with {side}.NAME=VALUE",
-                    argument=argument,
-                    word=word,
-                    error=error,
-                    parameters=joined(", ", _parameters(target) or {}),
-                    target=word.partition("?")[0],
-                    side=side,
-                )
+                "{argument}: {word}: {error}. Its arguments: {parameters}; write {target}?NAME=VALUE, or --with {side}.NAME=VALUE",
+                argument=argument,
+                word=word,
+                error=error,
+                parameters=joined(", ", _parameters(target) or {}),
+                target=word.partition("?")[0],
+                side=side,
             ) from None
         except ValueError:  # a class of C, without signature
             pass
@@ -153,12 +146,10 @@ def _spoken(word: str, argument: str) -> dict[str, Any]:
         name, equals, text = part.partition("=")
         if not equals or not name.isidentifier():
             raise ArgumentError(
-                tr(
-                    "{argument}: behind the question mark of {target}? stand NAME=VALUE&NAME=VALUE, got {query}",
-                    argument=argument,
-                    target=target,
-                    query=repr(query),
-                )
+                "{argument}: behind the question mark of {target}? stand NAME=VALUE&NAME=VALUE, got {query}",
+                argument=argument,
+                target=target,
+                query=repr(query),
             )
         arguments[name] = value(text)
     return arguments
@@ -218,11 +209,9 @@ def _read(path: str) -> dict[str, Any]:
     except OSError as error:
         raise unreadable(tr("the config"), path, error) from None
     except ValueError as error:
-        raise ArgumentError(tr("--config {path} is no JSON: {error}", path=path, error=error)) from None
+        raise ArgumentError("--config {path} is no JSON: {error}", path=path, error=error) from None
     if not isinstance(read, dict):
-        raise ArgumentError(
-            tr("--config {path} holds {read}, not an object with names and values", path=path, read=described(read))
-        )
+        raise ArgumentError("--config {path} holds {read}, not an object with names and values", path=path, read=described(read))
     return read
 
 
@@ -269,13 +258,11 @@ def _config(kind: type[Any] | None, values: dict[str, Any], option: str) -> Any:
         return made(dict(values)) if callable(made) else kind(**values)
     except Exception as error:  # its own checks of the values
         raise ArgumentError(
-            tr(
-                "{option}: {kind} refuses it: {type}: {error}",
-                option=option,
-                kind=kind.__name__,
-                type=type(error).__name__,
-                error=error,
-            )
+            "{option}: {kind} refuses it: {type}: {error}",
+            option=option,
+            kind=kind.__name__,
+            type=type(error).__name__,
+            error=error,
         ) from error
 
 
@@ -297,7 +284,7 @@ def named_object(word: str | None, option: str) -> Any:
         return target
     if not callable(target):
         raise ArgumentError(
-            tr("{option}: {word} is {target}, which takes no arguments", option=option, word=word, target=described(target))
+            "{option}: {word} is {target}, which takes no arguments", option=option, word=word, target=described(target)
         )
     _check_names(target, arguments, word, option)
     return functools.partial(target, **arguments)
@@ -309,7 +296,7 @@ def layer_map_of(words: Iterable[str]) -> dict[str, str] | None:
     for word in words:
         torch_name, sign, paddle_name = word.partition("=")
         if not (torch_name or paddle_name) or not sign:
-            raise ArgumentError(tr("--layer-map is TORCH=PADDLE, got {word}", word=repr(word)))
+            raise ArgumentError("--layer-map is TORCH=PADDLE, got {word}", word=repr(word))
         pairs[torch_name] = paddle_name
     return pairs or None
 
@@ -334,12 +321,10 @@ def model_inputs(word: str, option: str = "--inputs") -> Any:
     if Path(word).suffix not in (".npy", ".npz"):
         if ":" not in word:
             raise ArgumentError(
-                tr(
-                    "{option} is a shape (2x3x8x8, 4x12:100 of tokens), shapes with commas between, a file (.npy, .npz) or "
-                    "file.py:name, got {word}",
-                    option=option,
-                    word=repr(word),
-                )
+                "{option} is a shape (2x3x8x8, 4x12:100 of tokens), shapes with commas between, a file (.npy, .npz) or "
+                "file.py:name, got {word}",
+                option=option,
+                word=repr(word),
             )
         target = named_object(word, option)
         return called(target, word) if callable(target) and not needed(target) else target

@@ -39,7 +39,7 @@ def load(word: str, argument: str) -> Any:
     place, _, name = word.rpartition(":")
     modules = place.endswith(".py") or all(part.isidentifier() for part in place.split("."))
     if not modules or not all(part.isidentifier() for part in name.split(".")):
-        raise ArgumentError(tr("{argument} is file.py:name or package.module:name, got {word}", argument=argument, word=repr(word)))
+        raise ArgumentError("{argument} is file.py:name or package.module:name, got {word}", argument=argument, word=repr(word))
     target: Any = _file(Path(place), argument) if place.endswith(".py") else _module(place, argument)
     for part in name.split("."):
         if not hasattr(target, part):
@@ -64,12 +64,12 @@ def _module(name: str, argument: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if not f"{name}.".startswith(f"{error.name}.") or error.name in INSTALL:  # one that it imports
             raise
-        raise ArgumentError(tr("{argument}: there is no module {name}", argument=argument, name=error.name)) from None
+        raise ArgumentError("{argument}: there is no module {name}", argument=argument, name=error.name) from None
 
 
 def _file(path: Path, argument: str) -> ModuleType:
     if not os.path.isfile(path):  # which takes names of any length
-        raise MissingFileError(tr("{argument}: the file {path} does not exist", argument=argument, path=path))
+        raise MissingFileError("{argument}: the file {path} does not exist", argument=argument, path=path)
     path = path.resolve()
     state = path.stat()
     key = path, state.st_mtime_ns, state.st_size
@@ -80,7 +80,7 @@ def _file(path: Path, argument: str) -> ModuleType:
             if error.filename not in (None, str(path)):
                 raise
             place = f"{path}:{error.lineno}" if error.lineno else path
-            raise FileError(tr("{place} is no Python: {error}", place=place, error=error.msg)) from None
+            raise FileError("{place} is no Python: {error}", place=place, error=error.msg) from None
     return _IMPORTED[key]
 
 
@@ -269,7 +269,7 @@ def script(path: str, arguments: Sequence[str]) -> Callable[[], None]:
         FileError: there is no such file, or it cannot be read.
     """
     if not os.path.exists(path):
-        raise MissingFileError(tr("the program {path} does not exist", path=path))
+        raise MissingFileError("the program {path} does not exist", path=path)
     if pkgutil.get_importer(path) is not None:
 
         def folder() -> None:

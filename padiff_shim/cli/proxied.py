@@ -44,7 +44,7 @@ def both(word: str, builders: Builders) -> tuple[Any, Any, list[Lacking]]:
     try:
         from paddle.compat.proxy import use_torch_proxy_guard
     except ImportError:
-        raise ArgumentError(tr("--proxy: this Paddle has no proxy of Torch; 3.3 has one")) from None
+        raise ArgumentError("--proxy: this Paddle has no proxy of Torch; 3.3 has one") from None
     original = builders.made(word, "TORCH")
     scope = _Scope(word)
     with forgetting() as neighbours, scope.apart(), use_torch_proxy_guard(enable=True, silent=True):
@@ -62,14 +62,12 @@ def both(word: str, builders: Builders) -> tuple[Any, Any, list[Lacking]]:
             lines = joined("", [tr("\n  Paddle's proxy lacks {name}: {place}", name=name, place=place) for name, place in lacking])
             place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}"
             raise ArgumentError(
-                tr(
-                    "--proxy: Paddle makes no port of {word}: {type} at {place}: {error}{lines}",
-                    word=word,
-                    type=type(error).__name__,
-                    place=place,
-                    error=error,
-                    lines=lines,
-                )
+                "--proxy: Paddle makes no port of {word}: {type} at {place}: {error}{lines}",
+                word=word,
+                type=type(error).__name__,
+                place=place,
+                error=error,
+                lines=lines,
             ) from None
         layers = port.sublayers(include_self=True) if hasattr(port, "sublayers") else []  # prove says what else it may be
         forwards = [inspect.unwrap(type(layer).forward) for layer in layers]

@@ -114,11 +114,9 @@ class Inheritance:
         """
         if data.get("version") != __version__ or set(data) != {field.name for field in fields(cls)}:
             raise ArgumentError(
-                tr(
-                    "the run is one of padiff_shim {other}, and this rank has {version}",
-                    other=data.get("version"),
-                    version=__version__,
-                )
+                "the run is one of padiff_shim {other}, and this rank has {version}",
+                other=data.get("version"),
+                version=__version__,
             )
         return cls(**data)
 

@@ -10,7 +10,7 @@ import click
 from ..arguments import one_of
 from ..errors import ArgumentError, TransferError
 from ..progress import Waiting
-from ..text import joined, tr
+from ..text import joined
 from . import output
 from .main import FINE, NO
 from .models import Builders, builder_options, layer_map_of, layer_map_option, named_object
@@ -65,12 +65,10 @@ def command(
     endings = [ending for ending, framework in _FILES.items() if framework == target_side]
     if target is not None and Path(target).suffix not in endings:
         raise ArgumentError(
-            tr(
-                "--output of weights for {framework} ends with {endings}, got {target}",
-                framework=target_side.title(),
-                endings=joined(" or ", endings),
-                target=repr(target),
-            )
+            "--output of weights for {framework} ends with {endings}, got {target}",
+            framework=target_side.title(),
+            endings=joined(" or ", endings),
+            target=repr(target),
         )
     from ..modes.environment import frameworks
 
@@ -82,10 +80,8 @@ def command(
     builders = Builders(arguments, config)
     if target is not None and _is_file(port if target_side == "paddle" else original):
         raise ArgumentError(
-            tr(
-                "--{target_side} names the model that takes the weights, as file.py:name; a file alone has no layers",
-                target_side=target_side,
-            )
+            "--{target_side} names the model that takes the weights, as file.py:name; a file alone has no layers",
+            target_side=target_side,
         )
     models = {"torch": _model(builders, original, "--torch"), "paddle": _model(builders, port, "--paddle")}
     how = {"layer_map": layer_map_of(layer_map), "rules": named_object(rules, "--rules")}

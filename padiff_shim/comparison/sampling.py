@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PadiffShimError
-from ..text import logged, tr
+from ..text import logged
 
 COLD = 1.35  # what a comparison costs over what its clock shows: after it the program finds cold caches (measured)
 LEAST = 0.25  # of the budget: what comparing gets where the hooks that stay cost more than all of it
@@ -36,7 +36,7 @@ def fraction(budget: str | float | None) -> float | None:
     elif isinstance(budget, (int, float)) and not isinstance(budget, bool):
         share = float(budget)
     if share is None or not 0 < share < float("inf"):
-        raise PadiffShimError(tr("budget= is a share of the native time such as '10%' or 0.1, got {budget}", budget=repr(budget)))
+        raise PadiffShimError("budget= is a share of the native time such as '10%' or 0.1, got {budget}", budget=repr(budget))
     return share
 
 
@@ -47,7 +47,7 @@ def positive(name: str, value: int | None) -> int | None:
         PadiffShimError: for anything else.
     """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise PadiffShimError(tr("{name}= is a whole number from 1 on, got {value}", name=name, value=repr(value)))
+        raise PadiffShimError("{name}= is a whole number from 1 on, got {value}", name=name, value=repr(value))
     return value
 
 
@@ -68,7 +68,7 @@ def in_steps(steps: Any) -> Callable[[int], bool] | None:
     if isinstance(steps, slice):
         start, stop, stride = steps.start or 0, steps.stop, 1 if steps.step is None else steps.step
         if stride < 1 or (stop is not None and stop <= start):
-            raise PadiffShimError(tr("steps= holds no step: {start}:{stop}:{stride}", start=start, stop=stop or "", stride=stride))
+            raise PadiffShimError("steps= holds no step: {start}:{stop}:{stride}", start=start, stop=stop or "", stride=stride)
         return lambda step: step >= start and (stop is None or step < stop) and (step - start) % stride == 0
     if isinstance(steps, (list, tuple, set, frozenset, range)):
         sound = bool(steps) and all(_is_step(step) for step in steps)
@@ -79,7 +79,7 @@ def in_steps(steps: Any) -> Callable[[int], bool] | None:
     if callable(steps):
         return lambda step: bool(steps(step))
     raise PadiffShimError(
-        tr("steps= is a step number from 0 on, a range or set of them, a slice or a function of it, got {steps}", steps=repr(steps))
+        "steps= is a step number from 0 on, a range or set of them, a slice or a function of it, got {steps}", steps=repr(steps)
     )
 
 

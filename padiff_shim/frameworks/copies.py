@@ -11,7 +11,6 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 from torch.nn.utils.weight_norm import WeightNorm
 
 from ..errors import PadiffShimError
-from ..language import tr
 
 Memo = dict[int, Any]
 
@@ -33,12 +32,10 @@ def duplicate(model: Any, known: Memo | None = None) -> Any:
         copied = copy.deepcopy(model, memo)
     except Exception as error:
         raise PadiffShimError(
-            tr(
-                "{type} cannot be copied (copy.deepcopy: {error_type}: {error})",
-                type=type(model).__name__,
-                error_type=type(error).__name__,
-                error=error,
-            )
+            "{type} cannot be copied (copy.deepcopy: {error_type}: {error})",
+            type=type(model).__name__,
+            error_type=type(error).__name__,
+            error=error,
         ) from error
     for parameter in parameters:
         attributes = memo[id(parameter)].__dict__

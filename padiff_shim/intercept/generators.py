@@ -13,7 +13,7 @@ from ..dispatch.frames import top
 from ..errors import ModeError
 from ..frameworks import randomness
 from ..interrupts import engine_runs
-from ..language import logged, tr
+from ..language import logged
 from ..patching.patcher import Point
 from .locate import point, present
 
@@ -86,12 +86,10 @@ def _refuse_other_numbers(generator: Any, source: Any, state: Any) -> None:
 
 def _replayed(first: str, now: str) -> ModeError:
     return ModeError(
-        tr(
-            "this backward runs a forward again (recompute) that drew {first}'s numbers, where it would draw {now}'s numbers now: "
-            "open the mode with random='torch' around both, or around neither",
-            first=first,
-            now=now,
-        )
+        "this backward runs a forward again (recompute) that drew {first}'s numbers, where it would draw {now}'s numbers now: "
+        "open the mode with random='torch' around both, or around neither",
+        first=first,
+        now=now,
     )
 
 

@@ -17,7 +17,6 @@ import paddle
 from paddle.base import core
 
 from ..errors import InterceptionError
-from ..language import tr
 from ..patching.functions import AttributePatch, CFunctionPatch, PyFunctionPatch, redirected
 from ..patching.patcher import ABSENT, Awaited, Point, Redirection, describe
 
@@ -159,5 +158,5 @@ def clean_c_op(name: str) -> Callable[..., Any]:
     """Paddle's own C function of that name in ``paddle._C_ops``, whatever is done to the name."""
     function = c_function(paddle._C_ops, name)
     if function is None:
-        raise InterceptionError(tr("paddle._C_ops.{name} was changed by somebody else, and Paddle's own is needed", name=name))
+        raise InterceptionError("paddle._C_ops.{name} was changed by somebody else, and Paddle's own is needed", name=name)
     return CFunctionPatch(function).original

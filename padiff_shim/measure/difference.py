@@ -159,7 +159,7 @@ def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal:
     holding = [any(map(_measured, each.values())) for each in held]
     for side, tree, holds in (("a", a, holding[0]), ("b", b, holding[1])):
         if any(holding) and not holds:
-            raise ArgumentError(tr("difference(a, b): there is no tensor in {side}: {got}", side=side, got=described(tree)))
+            raise ArgumentError("difference(a, b): there is no tensor in {side}: {got}", side=side, got=described(tree))
     made = TreeDifference()
     made.unpaired = [(name, side) for side, own, other in (("a", *held), ("b", *held[::-1])) for name in own if name not in other]
     for name in held[0]:
@@ -193,7 +193,7 @@ def accepts(equal: Comparator | None, a: Array, b: Array, name: str) -> bool | N
     answer = None if equal is None else equal(a, b, name)
     answer = bool(answer) if isinstance(answer, TreeDifference) else answer
     if answer is not None and not isinstance(answer, (bool, np.bool_)):
-        raise ArgumentError(tr("equal= answers True, False or None, got {answer}", answer=described(answer)))
+        raise ArgumentError("equal= answers True, False or None, got {answer}", answer=described(answer))
     return None if answer is None else bool(answer)
 
 

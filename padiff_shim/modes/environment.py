@@ -37,11 +37,9 @@ def _refuse_torch_proxy() -> None:
     module = sys.modules.get("torch")
     if (finder is not None and finder in sys.meta_path) or type(module).__name__ == "ProxyModule":
         raise BackendError(
-            tr(
-                "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and "
-                "the real torch breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
-                "`with paddle.use_compat_guard(enable=False):`."
-            )
+            "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and "
+            "the real torch breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
+            "`with paddle.use_compat_guard(enable=False):`."
         )
 
 
@@ -53,12 +51,10 @@ def _refuse_exchanged_dtypes(torch: Any) -> None:
     for name in _NAMES:
         if str(getattr(torch, name, "")) != f"torch.{name}":
             raise BackendError(
-                tr(
-                    "torch.{name} is {other} in this program, and Torch's own functions, which ask for it, compute in that; "
-                    "put it back before a mode is opened",
-                    name=name,
-                    other=getattr(torch, name, None),
-                )
+                "torch.{name} is {other} in this program, and Torch's own functions, which ask for it, compute in that; "
+                "put it back before a mode is opened",
+                name=name,
+                other=getattr(torch, name, None),
             )
 
 
@@ -71,29 +67,23 @@ def explained(error: Exception) -> Exception:
         for name in filter(INSTALL.__contains__, importing):
             if lacking != name and isinstance(error, ModuleNotFoundError):
                 return MissingFrameworkError(
-                    tr(
-                        "{name} needs {module}, which is not installed; `pip check` says which package that is",
-                        name=name,
-                        module=error.name,
-                    )
+                    "{name} needs {module}, which is not installed; `pip check` says which package that is",
+                    name=name,
+                    module=error.name,
                 )
             return MissingFrameworkError(
-                tr(
-                    "{name} cannot be imported ({error}). Install it: {command}",
-                    name=name,
-                    error=error,
-                    command=install_command(name),
-                )
+                "{name} cannot be imported ({error}). Install it: {command}",
+                name=name,
+                error=error,
+                command=install_command(name),
             )
     if _TORCH_VERSIONS in modules:
         version = sys.modules["torch"].__version__
         return _too_old({"torch": version}) or BackendError(
-            tr(
-                "Torch {version} lacks what padiff_shim uses of it ({error}); the newest that were tested: {versions}",
-                version=version,
-                error=error,
-                versions=", ".join(tested.TORCHES[-2:]),
-            )
+            "Torch {version} lacks what padiff_shim uses of it ({error}); the newest that were tested: {versions}",
+            version=version,
+            error=error,
+            versions=", ".join(tested.TORCHES[-2:]),
         )
     return error
 
@@ -127,7 +117,7 @@ def frameworks() -> tuple[Any, Any]:
     _refuse_torch_proxy()
     paddle, torch = _framework("paddle"), _framework("torch")
     if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
-        raise BackendError(tr("the module 'torch' at {torch} is not PyTorch", torch=getattr(torch, "__file__", "?")))
+        raise BackendError("the module 'torch' at {torch} is not PyTorch", torch=getattr(torch, "__file__", "?"))
     _refuse_exchanged_dtypes(torch)
     old = _too_old({"paddle": paddle.__version__, "torch": torch.__version__})
     if old is not None:
@@ -166,9 +156,7 @@ def rank() -> int:
     name = "PADDLE_TRAINER_ID" if os.environ.get("PADDLE_TRAINER_ID") else "RANK"
     text = os.environ.get(name) or "0"
     if not text.isascii() or not text.isdigit():
-        raise PadiffShimError(
-            tr("the environment's {name} is not the number of a process: {text}", name=name, text=described(text))
-        )
+        raise PadiffShimError("the environment's {name} is not the number of a process: {text}", name=name, text=described(text))
     return int(text)
 
 

@@ -29,7 +29,7 @@ def decorate(mode: Any, function: Callable[..., Any]) -> Any:
         ArgumentError: for a class, or something that is not callable.
     """
     if inspect.isclass(function) or not (callable(function) or isinstance(function, (classmethod, staticmethod))):
-        raise ArgumentError(tr("decorate a function or a method with a mode, not {function}", function=described(function)))
+        raise ArgumentError("decorate a function or a method with a mode, not {function}", function=described(function))
     return _Decorated(function, functools.partial(_DRIVERS[_kind(function)], mode))
 
 
@@ -195,12 +195,10 @@ class Mode:
         never = "" if self._used else tr(", and the mode was never opened: nothing was counted")
         opening = f"`with padiff_shim.{self._door}({run.backend!r}) as run:`"
         raise ModeError(
-            tr(
-                "{name} belongs to the run, not to the mode{never}. {opening} gives the run, and mode.run holds it",
-                name=repr(name),
-                never=never,
-                opening=opening,
-            )
+            "{name} belongs to the run, not to the mode{never}. {opening} gives the run, and mode.run holds it",
+            name=repr(name),
+            never=never,
+            opening=opening,
         )
 
     def __del__(self) -> None:
@@ -281,7 +279,7 @@ class Mode:
     def _closing(self) -> list[Callable[[], Any]]:
         frame = frames.innermost_of(self._frames) or (self._frames[-1] if self._frames else None)
         if frame is None:
-            raise ModeError(tr("this mode is not open"))
+            raise ModeError("this mode is not open")
         return self._steps(frame)
 
     def _steps(self, frame: frames.Frame) -> list[Callable[[], Any]]:

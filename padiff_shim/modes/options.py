@@ -108,7 +108,7 @@ def _ranks(name: str, value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int):
         raise ArgumentError(
-            tr("{name}= is the number of a process, a range or a set of them, got {value}", name=name, value=described(value))
+            "{name}= is the number of a process, a range or a set of them, got {value}", name=name, value=described(value)
         )
     return value
 
@@ -338,7 +338,7 @@ def _known() -> Mapping[str, Any]:
 def _not_known(name: str, setting: Setting, known: Iterable[str]) -> ArgumentError:
     only = {option.name for mode in MODES.values() for option in fields(mode)} - set(known)
     if name in only:
-        return ArgumentError(tr("{origin}: {name}= takes a function, which only a call can give", origin=setting.origin, name=name))
+        return ArgumentError("{origin}: {name}= takes a function, which only a call can give", origin=setting.origin, name=name)
     if setting.origin.startswith(PREFIX):
         return unknown(tr("setting"), setting.origin, (f"{PREFIX}{option.upper()}" for option in known), prefix=PREFIX)
     return ArgumentError(joined(": ", (setting.origin, unknown(tr("setting"), name, known))))
@@ -348,7 +348,7 @@ def _check(name: str, setting: Setting) -> None:
     try:
         kind_of(_known()[name]).checked(name, setting.value)
     except PadiffShimError as error:
-        raise ArgumentError(tr("{error} ({origin})", error=error, origin=setting.origin)) from None
+        raise ArgumentError("{error} ({origin})", error=error, origin=setting.origin) from None
 
 
 def _from_environment() -> Iterator[tuple[str, Setting]]:
@@ -393,9 +393,7 @@ def settings_file() -> Path | None:
                 return Path(path)
             if misspelt:
                 head = "[tool.padiff_shim]" if name.endswith(".toml") else "[padiff_shim]"
-                raise ArgumentError(
-                    tr("{path}: {misspelt} is not read. Did you mean {head}?", path=path, misspelt=misspelt, head=head)
-                )
+                raise ArgumentError("{path}: {misspelt} is not read. Did you mean {head}?", path=path, misspelt=misspelt, head=head)
     return None
 
 
@@ -467,9 +465,7 @@ def owing(settings: Mapping[str, Setting]) -> Iterator[None]:
         origins = [
             setting.origin for setting in settings.values() if _names(setting.value) & set(re.findall(r"'([^']*)'", str(error))[:1])
         ]
-        raise (
-            UnknownNameError(tr("{error} ({origins})", error=error, origins=joined(", ", origins))) if origins else error
-        ) from None
+        raise (UnknownNameError("{error} ({origins})", error=error, origins=joined(", ", origins)) if origins else error) from None
 
 
 def _names(value: Any) -> set[str]:
@@ -502,7 +498,7 @@ def resolved(mode: str, texts: Mapping[str, Any], spelt: Callable[[str], str]) -
         if name not in own:
             others = [other for other in MODES if name in textual(MODES[other])]
             raise (
-                ArgumentError(tr("{name} belongs to {other}", name=spelt(name), other=others[0]))
+                ArgumentError("{name} belongs to {other}", name=spelt(name), other=others[0])
                 if others
                 else unknown(tr("option"), name, own)
             )

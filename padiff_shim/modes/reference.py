@@ -9,7 +9,6 @@ from pathlib import Path
 from ..arguments import flag
 from ..errors import PadiffShimError
 from ..runs.run import Run, command
-from ..text import tr
 from .environment import prepare, rank
 from .mode import Mode
 from .options import ModeOptions, ReferenceOptions, filled
@@ -91,23 +90,23 @@ def reference(
         from .compare import compare as compare_mode
 
         if optimizer != ReferenceOptions.optimizer:
-            raise PadiffShimError(tr("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run"))
+            raise PadiffShimError("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run")
         if by_torchs_definition(options.definitions):
             raise PadiffShimError(
-                tr("definitions= belongs to reference(): a comparison is of kernels, and computes what Paddle defines")
+                "definitions= belongs to reference(): a comparison is of kernels, and computes what Paddle defines"
             )
         if strict:
-            raise PadiffShimError(tr("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()"))
+            raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
         if random != ReferenceOptions.random:
             raise PadiffShimError(
-                tr("random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same")
+                "random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same"
             )
         if kernels != ReferenceOptions.kernels:
             raise PadiffShimError(
-                tr("kernels= belongs to reference(): a comparison runs Paddle's kernels, and lists those that are missing")
+                "kernels= belongs to reference(): a comparison runs Paddle's kernels, and lists those that are missing"
             )
         if profile:
-            raise PadiffShimError(tr("profile= belongs to reference(): in a comparison most of the time is that of comparing"))
+            raise PadiffShimError("profile= belongs to reference(): in a comparison most of the time is that of comparing")
         shared = {option.name: option.default for option in fields(ModeOptions) if option.name != "backend"}
         return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if arguments[name] != value})
     return opened(options)

@@ -30,12 +30,10 @@ def _check_backend(backend: Any, door: str) -> None:
         use = tr('write `@{door}("torch")` above the function, or call it inside `with {door}("torch") as run:`', door=kind)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     raise ArgumentError(
-        tr(
-            "backend= is the name of a framework, {backends}, got {name}: {use}",
-            backends=joined(" or ", map(repr, BACKENDS)),
-            name=name,
-            use=use,
-        )
+        "backend= is the name of a framework, {backends}, got {name}: {use}",
+        backends=joined(" or ", map(repr, BACKENDS)),
+        name=name,
+        use=use,
     )
 
 
@@ -47,9 +45,7 @@ def selection(options: ModeOptions, *, door: str) -> tuple[frozenset[str], Layer
     if options.exclude:
         enabled -= resolve(options.exclude, "exclude")
     if not enabled:
-        raise UnknownNameError(
-            tr("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
-        )
+        raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
     return enabled, None if options.layers is None else LayerFilter(options.layers)
 
 

@@ -12,7 +12,6 @@ from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 from ..errors import InterceptionError
-from ..language import tr
 from .patcher import ABSENT, Point, Redirection
 
 # ---- Redirects a built-in C function *in place*, so that every reference to it is intercepted.
@@ -76,20 +75,18 @@ def _check_layout(function: BuiltinFunctionType, flags: int = _VARARGS_KEYWORDS)
     name = getattr(function, "__name__", repr(function))
     if sys.implementation.name != "cpython" or type(function).__basicsize__ != ctypes.sizeof(_Function):
         raise InterceptionError(
-            tr(
-                "cannot intercept {name}: this interpreter ({python} {version}) lays out built-in functions in a way "
-                "padiff_shim does not know; CPython 3.10 to 3.13 with the GIL is supported",
-                name=name,
-                python=sys.implementation.name,
-                version=sys.version.split()[0],
-            )
+            "cannot intercept {name}: this interpreter ({python} {version}) lays out built-in functions in a way "
+            "padiff_shim does not know; CPython 3.10 to 3.13 with the GIL is supported",
+            name=name,
+            python=sys.implementation.name,
+            version=sys.version.split()[0],
         )
     view = _Function.from_address(id(function))
     if view.ob_type != id(type(function)) or not view.m_ml or view.m_self != id(function.__self__):
-        raise InterceptionError(tr("cannot intercept {name}: it is not laid out as a built-in function of this CPython", name=name))
+        raise InterceptionError("cannot intercept {name}: it is not laid out as a built-in function of this CPython", name=name)
     definition = _MethodDef.from_address(view.m_ml)
     if definition.ml_name != name.encode() or definition.ml_flags & 0xFFFF != flags:
-        raise InterceptionError(tr("cannot intercept {name}: it is not a (*args, **kwargs) function", name=name))
+        raise InterceptionError("cannot intercept {name}: it is not a (*args, **kwargs) function", name=name)
     return view, definition
 
 
@@ -254,7 +251,7 @@ class PyFunctionPatch(Redirection):
 
     def __init__(self, function: FunctionType, path: str = "") -> None:
         if function.__closure__:
-            raise InterceptionError(tr("cannot intercept {qualname}: it is a closure", qualname=function.__qualname__))
+            raise InterceptionError("cannot intercept {qualname}: it is a closure", qualname=function.__qualname__)
         self.function, self.path = function, path or f"{function.__module__}.{function.__qualname__}"
         self.native = function.__code__
         self.original: Callable[..., Any] = FunctionType(

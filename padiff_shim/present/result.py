@@ -16,7 +16,7 @@ from typing import Any
 from ..arguments import path as as_path
 from ..errors import ArgumentError
 from ..files import write
-from ..text import reader, shown, tr
+from ..text import reader, shown
 from . import excerpt, html, markdown, text
 from .annotations import Finding
 from .document import Document, Facts, untested_words, version_words
@@ -174,9 +174,7 @@ class Presented:
             return write(target, self.text(_WIDE) + "\n")
         if suffix == ".json":
             return write(target, json.dumps(self.to_dict(), indent=2, ensure_ascii=False, default=str) + "\n")
-        raise ArgumentError(
-            tr("save(path) writes {suffixes}, got {path}", suffixes=", ".join(self._suffixes), path=repr(str(target)))
-        )
+        raise ArgumentError("save(path) writes {suffixes}, got {path}", suffixes=", ".join(self._suffixes), path=repr(str(target)))
 
     _suffixes: tuple[str, ...] = (".html", ".md", ".txt", ".json")
 

@@ -45,7 +45,7 @@ class Plugin:
 
     def _verdict(self, word: str | None) -> str | None:
         if word is not None and self._mode_name != "compare":
-            raise ArgumentError(tr("--padiff-from belongs to --padiff=compare"))
+            raise ArgumentError("--padiff-from belongs to --padiff=compare")
         return None if word is None else one_of("--padiff-from", word, Verdict)
 
     # -------------------------------------------------------------------------------------------- a test
@@ -208,14 +208,14 @@ def _shown_warnings() -> Iterator[None]:
 
 def _wrong(marker: Any) -> Any:
     raise ArgumentError(
-        tr("the marker padiff takes one mode ({value}), got {args}", value=joined(", ", (*MODES, _OFF)), args=repr(marker.args))
+        "the marker padiff takes one mode ({value}), got {args}", value=joined(", ", (*MODES, _OFF)), args=repr(marker.args)
     )
 
 
 def _pair(word: str) -> tuple[str, str]:
     name, sign, value = word.partition("=")
     if not sign:
-        raise ArgumentError(tr("--padiff-set is NAME=VALUE, got {word}", word=repr(word)))
+        raise ArgumentError("--padiff-set is NAME=VALUE, got {word}", word=repr(word))
     return name.strip(), value
 
 

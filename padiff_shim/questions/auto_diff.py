@@ -97,17 +97,17 @@ def _named(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, A
     older = len(args) <= 3 or isinstance(args[3], bool)
     positional = dict(zip(_OLDER if older else _NEWER, args))
     if len(args) > len(_OLDER if older else _NEWER):
-        raise ArgumentError(tr("auto_diff takes no {count} arguments by position: name the later ones", count=len(args)))
+        raise ArgumentError("auto_diff takes no {count} arguments by position: name the later ones", count=len(args))
     options = {**positional, **keywords}.get("options") or {}
     if not isinstance(options, Mapping):
-        raise ArgumentError(tr("options= is a dict, got {options}", options=described(options)))
+        raise ArgumentError("options= is a dict, got {options}", options=described(options))
     arguments: dict[str, Any] = {}
     for word, value in [*positional.items(), *keywords.items(), *options.items()]:
         name = _NAMES.get(word, word)
         if name not in (*_NEWER, *_OPTIONS, "options"):
             raise unknown(tr("argument of auto_diff"), word, [*_OLDER, *_NEWER, *_OPTIONS])
         if name in arguments:
-            raise ArgumentError(tr("auto_diff: {word}= is given twice", word=word))
+            raise ArgumentError("auto_diff: {word}= is given twice", word=word)
         arguments[name] = value
     arguments.pop("options", None)
     return arguments, not {*positional, *keywords} <= {*_OLDER, "inp", "layer_mapping"}
@@ -121,7 +121,7 @@ def _models(first: Any, second: Any) -> tuple[list[str], Pair]:
     ]
     if order[0] == order[1]:
         raise ArgumentError(
-            tr("auto_diff takes a Paddle layer and a Torch module; record and diff compare two models of one framework")
+            "auto_diff takes a Paddle layer and a Torch module; record and diff compare two models of one framework"
         )
     return order, dict(zip(order, (first, second)))
 
@@ -133,7 +133,7 @@ def _question(arguments: dict[str, Any], order: list[str], models: Pair) -> dict
     phase = one_of("diff_phase", arguments.pop("diff_phase", "both"), ("both", "forward"))
     if (mode := arguments.pop("compare_mode", "strict")) != "strict":
         raise ArgumentError(
-            tr("compare_mode={mode}: equal means hide mistakes; equal= of prove takes a comparator of your own", mode=repr(mode))
+            "compare_mode={mode}: equal means hide mistakes; equal= of prove takes a comparator of your own", mode=repr(mode)
         )
     _flag(arguments, "single_step", False)
     steps = whole("steps", arguments.pop("steps", 1), least=1)
@@ -145,7 +145,7 @@ def _question(arguments: dict[str, Any], order: list[str], models: Pair) -> dict
     if optimizers is not None:
         question.update(phase="train", steps=steps, optimizer=_optimizers(optimizers, models))
         if question["equal"] is not None:
-            raise ArgumentError(tr("atol= and rtol= judge no training: leave them out, and only rounding counts as equal"))
+            raise ArgumentError("atol= and rtol= judge no training: leave them out, and only rounding counts as equal")
         losses = losses or {"paddle": _mean, "torch": _mean}
     return {**question, "loss": None if losses is None else (losses["paddle"], losses["torch"])}
 
@@ -154,7 +154,7 @@ def _pair(name: str, value: Any, order: list[str]) -> Pair | None:
     if value is None:
         return None
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        raise ArgumentError(tr("{name}= is a pair in the order of the models, got {value}", name=name, value=described(value)))
+        raise ArgumentError("{name}= is a pair in the order of the models, got {value}", name=name, value=described(value))
     return dict(zip(order, value))
 
 
@@ -169,14 +169,14 @@ def _within(atol: Any = None, rtol: Any = None) -> Comparator | None:
     bounds = {"atol": 0.0 if atol is None else atol, "rtol": 1e-7 if rtol is None else rtol}
     for name, value in bounds.items():
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
-            raise ArgumentError(tr("{name}= is a number from 0 on, got {value}", name=name, value=described(value)))
+            raise ArgumentError("{name}= is a number from 0 on, got {value}", name=name, value=described(value))
     return lambda port, original, name: bool(np.allclose(port, original, **bounds, equal_nan=True))
 
 
 def _layer_names(layer_map: Any, models: Pair) -> dict[Any, Any] | None:
     """Torch's names -> Paddle's; ``prove`` runs copies, which hold none of the caller's layers."""
     if not isinstance(layer_map, (Mapping, type(None))):
-        raise ArgumentError(tr("layer_map= is a dict of layers or of their names, got {layer_map}", layer_map=described(layer_map)))
+        raise ArgumentError("layer_map= is a dict of layers or of their names, got {layer_map}", layer_map=described(layer_map))
     layers = [*models["torch"].named_modules(), *models["paddle"].named_sublayers(include_self=True)]
     names = {id(layer): name for name, layer in layers}
     pairs = ((pair[::-1] if isinstance(pair[0], paddle.nn.Layer) else pair) for pair in (layer_map or {}).items())
@@ -188,11 +188,9 @@ def _optimizers(optimizers: Pair, models: Pair) -> Callable[[str, Any], Any]:
     for framework, optimizer in optimizers.items():
         if not isinstance(optimizer, _OPTIMIZERS[framework]):
             raise ArgumentError(
-                tr(
-                    "optimizers= are optimizers of the models, in their order, got {optimizer}; a function goes to "
-                    "prove(..., phase='train', optimizer=function of 'paddle' or 'torch' and the model)",
-                    optimizer=described(optimizer),
-                )
+                "optimizers= are optimizers of the models, in their order, got {optimizer}; a function goes to "
+                "prove(..., phase='train', optimizer=function of 'paddle' or 'torch' and the model)",
+                optimizer=described(optimizer),
             )
 
     def remade(framework: str, copied: Any) -> Any:
@@ -201,11 +199,9 @@ def _optimizers(optimizers: Pair, models: Pair) -> Callable[[str, Any], Any]:
             return copy.deepcopy(optimizers[framework], {id(parameter): other for parameter, other in parameters})
         except TypeError as error:  # Paddle's hold a program since their first step
             raise ArgumentError(
-                tr(
-                    "the optimizer of {framework} cannot be copied: pass a new one ({error})",
-                    framework=framework.title(),
-                    error=error,
-                )
+                "the optimizer of {framework} cannot be copied: pass a new one ({error})",
+                framework=framework.title(),
+                error=error,
             ) from error
 
     return remade

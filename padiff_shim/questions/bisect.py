@@ -85,20 +85,18 @@ def question(target: Any, atol: float, rtol: float) -> Callable[[Any], bool]:
     """
     for name, value in (("atol", atol), ("rtol", rtol)):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
-            raise ArgumentError(tr("{name}= is a number from 0 on, got {value}", name=name, value=described(value)))
+            raise ArgumentError("{name}= is a number from 0 on, got {value}", name=name, value=described(value))
     wanted = [] if target is None else _arrays(target)
     if wanted:
         return lambda result: _differs(_arrays(result), wanted, atol, rtol)
     if not callable(target):
         raise ArgumentError(
-            tr(
-                "target= is a function of fn's result that is true while it is bad, or the value that it should have "
-                "(numbers, arrays, tensors of either framework, in tuples, lists or dicts), got {target}",
-                target=described(target),
-            )
+            "target= is a function of fn's result that is true while it is bad, or the value that it should have "
+            "(numbers, arrays, tensors of either framework, in tuples, lists or dicts), got {target}",
+            target=described(target),
         )
     if atol or rtol:
-        raise ArgumentError(tr("atol= and rtol= belong to a target that is a value; a function decides by itself"))
+        raise ArgumentError("atol= and rtol= belong to a target that is a value; a function decides by itself")
     return lambda result: _yes(target(result))
 
 
@@ -107,7 +105,7 @@ def _yes(answer: Any) -> bool:
     try:
         return bool(answer)
     except Exception:
-        raise ArgumentError(tr("target= has to answer with True or False, got {answer}", answer=described(answer))) from None
+        raise ArgumentError("target= has to answer with True or False, got {answer}", answer=described(answer)) from None
 
 
 def _arrays(value: Any) -> list[np.ndarray[Any, Any]]:
@@ -128,7 +126,7 @@ def _differs(results: list[np.ndarray[Any, Any]], wanted: list[np.ndarray[Any, A
     shapes = [[array.shape for array in arrays] for arrays in (results, wanted)]
     if shapes[0] != shapes[1]:
         raise _ShapesError(
-            tr("target= has {wanted}, but fn returned {returned}", wanted=_shapes_text(shapes[1]), returned=_shapes_text(shapes[0]))
+            "target= has {wanted}, but fn returned {returned}", wanted=_shapes_text(shapes[1]), returned=_shapes_text(shapes[0])
         )
     between = (distance(result, other) for result, other in zip(results, wanted))
     return any(apart.different and not apart.max_abs <= atol + rtol * apart.scale for apart in between)
@@ -456,7 +454,7 @@ def _bisected(program: _Program, over: str) -> Bisection:
     torchs = program.explore()
     keys = list(program.units)
     if not keys:
-        raise BisectionError(tr("no call of fn ran on Torch's kernels: there is nothing to exchange"))
+        raise BisectionError("no call of fn ran on Torch's kernels: there is nothing to exchange")
     paddles = program.bad(keys)
     if frozenset() in program.misfits and frozenset(keys) in program.misfits:
         raise program.misfits[frozenset()]
@@ -474,7 +472,7 @@ def _bisected(program: _Program, over: str) -> Bisection:
     minimal = ddmin(keys, does)
     if not program.again(native(minimal)):
         raise BisectionError(
-            tr("the same run was bad once and good once: fn has to do the same each time (seeds, models that it trains)")
+            "the same run was bad once and good once: fn has to do the same each time (seeds, models that it trains)"
         )
     alone = not program.bad(native(everything - frozenset(minimal)))
     return Bisection(

@@ -137,20 +137,18 @@ def do_no_harm(program: Callable[[], Any], *, state: Sequence[Any] = (), **optio
     """
     function("program", program, marked("no argument"))
     if isinstance(state, (str, bytes)) or not isinstance(state, Sequence):
-        raise ArgumentError(tr("state= is a list of layers and optimizers, got {state}", state=described(state)))
+        raise ArgumentError("state= is a list of layers and optimizers, got {state}", state=described(state))
     if options.get("carry", "native") != "native":
         raise ArgumentError(
-            tr("carry= must stay 'native' here, got {options}: else the program is changed", options=described(options["carry"]))
+            "carry= must stay 'native' here, got {options}: else the program is changed", options=described(options["carry"])
         )
     for holder in state:
         if not (hasattr(holder, "state_dict") and hasattr(holder, "set_state_dict")):
-            raise ArgumentError(tr("state= holds {holder}, which has no state_dict and set_state_dict", holder=described(holder)))
+            raise ArgumentError("state= holds {holder}, which has no state_dict and set_state_dict", holder=described(holder))
         if isinstance(holder, paddle.optimizer.Optimizer) and not holder._accumulators:
             raise PadiffShimError(
-                tr(
-                    "state= holds an optimizer that has not stepped yet, which cannot be put back to that state: let it step "
-                    "once before, or make model and optimizer inside the program"
-                )
+                "state= holds an optimizer that has not stepped yet, which cannot be put back to that state: let it step "
+                "once before, or make model and optimizer inside the program"
             )
     before = [_copy(holder.state_dict()) for holder in state]
     seeds = generator_states()

@@ -54,14 +54,12 @@ class Rendezvous:
                 raise PadiffShimError(failure)
             if time.monotonic() > until:
                 raise PadiffShimError(
-                    tr(
-                        "rank {rank} has waited {seconds:g} s for ranks {ranks}: all ranks call this and see {folder}, "
-                        "or need more time (timeout=)",
-                        rank=self.rank,
-                        seconds=self._timeout,
-                        ranks=", ".join(map(str, waiting)),
-                        folder=self._folder,
-                    )
+                    "rank {rank} has waited {seconds:g} s for ranks {ranks}: all ranks call this and see {folder}, "
+                    "or need more time (timeout=)",
+                    rank=self.rank,
+                    seconds=self._timeout,
+                    ranks=", ".join(map(str, waiting)),
+                    folder=self._folder,
                 )
             time.sleep(_PAUSE)
 

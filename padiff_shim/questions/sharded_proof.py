@@ -165,7 +165,7 @@ def prove_sharded(
     (True, 1)
     """
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
-        raise ArgumentError(tr("timeout= is a number of seconds above 0, got {timeout}", timeout=described(timeout)))
+        raise ArgumentError("timeout= is a number of seconds above 0, got {timeout}", timeout=described(timeout))
     start = time.perf_counter()
     spread = paddle.distributed.is_initialized()
     rank, count = (paddle.distributed.get_rank(), paddle.distributed.get_world_size()) if spread else (0, 1)
@@ -194,7 +194,7 @@ def _agreed(folder: str | Path | None, rank: int, count: int) -> tuple[Path, Scr
     if answer[1]:
         raise FileError(answer[1])
     if not Path(answer[0]).is_dir():
-        raise FileError(tr("rank {rank} does not see the folder {folder} of rank 0: pass folder=", rank=rank, folder=answer[0]))
+        raise FileError("rank {rank} does not see the folder {folder} of rank 0: pass folder=", rank=rank, folder=answer[0])
     return Path(answer[0]), scratch
 
 
@@ -202,7 +202,7 @@ def _made(folder: str | Path | None) -> Path:
     target = path("folder", folder).absolute()
     target.mkdir(parents=True, exist_ok=True)
     if any(target.iterdir()):
-        raise FileError(tr("{folder} is not empty: recordings of a proof need a folder of their own", folder=target))
+        raise FileError("{folder} is not empty: recordings of a proof need a folder of their own", folder=target)
     return target
 
 
@@ -234,10 +234,10 @@ class _Question:
         port_and_original(layer, module)
         if loss is None:
             raise ArgumentError(
-                tr("loss= is a function of the output, or a pair of them (Paddle's, Torch's): shares of a batch need one")
+                "loss= is a function of the output, or a pair of them (Paddle's, Torch's): shares of a batch need one"
             )
         if step is not None and not callable(step):
-            raise ArgumentError(tr("step= is a function of the layer and its arguments, got {step}", step=described(step)))
+            raise ArgumentError("step= is a function of the layer and its arguments, got {step}", step=described(step))
         self.layer, self.module, self.inputs = layer, module, Inputs(inputs)
         losses = both_losses(loss)
         self.original_loss, self.step, self._plain = losses[1], step or _plain_step(losses[0]), step is None

@@ -76,7 +76,7 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
     held = getattr(module, name, None)
     if held is not function and getattr(held, "reference", None) is not function:  # an op is known by its formula's name
         raise PadiffShimError(
-            tr("the source of {function} cannot be written out: it is not defined by name in a module", function=repr(function))
+            "the source of {function} cannot be written out: it is not defined by name in a module", function=repr(function)
         )
     _collect(module, name, excerpt)
     return excerpt.prefix + name
@@ -144,7 +144,7 @@ def _import(node: Any, name: str, module: Any) -> str:
     origin = (own if node.level else node.module) if isinstance(node, ast.ImportFrom) else alias.name
     if str(origin).partition(".")[0] == "padiff_shim":
         raise PadiffShimError(
-            tr("{type} uses {name} of this library, which a script of its own cannot", type=module.__name__, name=name)
+            "{type} uses {name} of this library, which a script of its own cannot", type=module.__name__, name=name
         )
     if isinstance(node, ast.Import):
         return ast.unparse(ast.Import([alias]))
@@ -281,7 +281,7 @@ def write(
     """
     script = place(path)
     if environment is not None and not isinstance(environment, Mapping):
-        raise ArgumentError(tr("environment= is a table of versions, got {environment}", environment=described(environment)))
+        raise ArgumentError("environment= is a table of versions, got {environment}", environment=described(environment))
     known = finite(dict(record))
     op, entry = _declared(known)
     _check(op, known, arrays)
@@ -299,7 +299,7 @@ def write(
         script.write_text("\n".join(parts), encoding="utf-8")
     except OSError as error:
         raise FileError(
-            tr("the script {script} cannot be written: {strerror}", script=script, strerror=error.strerror or error)
+            "the script {script} cannot be written: {strerror}", script=script, strerror=error.strerror or error
         ) from error
     return script
 
@@ -308,7 +308,7 @@ def place(path: Any) -> Path:
     """``path`` checked: where the script goes; its data lies beside it under the same name."""
     if not file("path", path).name or Path(path).suffix.lower() == ".npz" or Path(path).is_dir():
         raise ArgumentError(
-            tr("path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {path}", path=described(path))
+            "path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {path}", path=described(path)
         )
     return Path(path)
 
@@ -322,11 +322,9 @@ def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
     entry = next((candidate for candidate in op.entries if candidate.target == target), None) if op is not None else None
     if op is None or entry is None:
         raise PadiffShimError(
-            tr(
-                "op {name} with entry {target} is not in the table of this version",
-                name=repr(shown(name)),
-                target=repr(shown(target)),
-            )
+            "op {name} with entry {target} is not in the table of this version",
+            name=repr(shown(name)),
+            target=repr(shown(target)),
         )
     return op, entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
 
@@ -337,7 +335,7 @@ def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
     absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
     wrong = tr("{name} is missing", name=repr(absent[0])) if absent else fault({**record, "type": "call"})
     if wrong:
-        raise PadiffShimError(tr("the record of {of} is not one of a comparison: {wrong}", of=of, wrong=wrong))
+        raise PadiffShimError("the record of {of} is not one of a comparison: {wrong}", of=of, wrong=wrong)
     named = [operand["name"] for operand in record["inputs"]]
     wanted = [operand["name"] for operand in record["inputs"] if "number" not in operand]
     gradient = record["phase"] == "backward"
@@ -345,27 +343,23 @@ def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
         if name not in _RESULTS and not _is_operand(op, name):
             known = f"{op.names[0]}[0]" if op.operands else ", ".join(op.names[: op.tensors])
             raise PadiffShimError(
-                tr(
-                    "{of} has an operand {name}, which op {op} does not have ({known})",
-                    of=of,
-                    name=repr(shown(name)),
-                    op=repr(op.name),
-                    known=known,
-                )
+                "{of} has an operand {name}, which op {op} does not have ({known})",
+                of=of,
+                name=repr(shown(name)),
+                op=repr(op.name),
+                known=known,
             )
     if record["tensor"] not in ([f"grad:{name}" for name in wanted] if gradient else ["out"]):
         raise PadiffShimError(
-            tr(
-                "{of} judged {tensor}, which op {name} does not have in its {phase}",
-                of=of,
-                tensor=repr(shown(record["tensor"])),
-                name=repr(op.name),
-                phase=record["phase"],
-            )
+            "{of} judged {tensor}, which op {name} does not have in its {phase}",
+            of=of,
+            tensor=repr(shown(record["tensor"])),
+            name=repr(op.name),
+            phase=record["phase"],
         )
     missing = [name for name in (*wanted, *(["grad"] if gradient else ())) if name not in arrays]
     if missing:
-        raise PadiffShimError(tr("the saved tensors of {of} lack {missing}", of=of, missing=joined(", ", missing)))
+        raise PadiffShimError("the saved tensors of {of} lack {missing}", of=of, missing=joined(", ", missing))
 
 
 def _is_operand(op: Op, name: str) -> bool:

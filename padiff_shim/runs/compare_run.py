@@ -131,7 +131,7 @@ class CompareRun(Run):
             PadiffShimError: the run is not that of a mode.
         """
         if self.stepper is None:
-            raise PadiffShimError(tr("next_step() belongs to the run of an open compare mode"))
+            raise PadiffShimError("next_step() belongs to the run of an open compare mode")
         self.stepper()
 
     def copy_log(self, folder: str | os.PathLike[str]) -> Path:
@@ -325,7 +325,7 @@ class CompareRun(Run):
             size, place = len(self.calls), whole("call", call)
             if place >= size:
                 raise ArgumentError(
-                    tr("call= is a record of this run or its place in run.calls (of {size}), got {place}", size=size, place=place)
+                    "call= is a record of this run or its place in run.calls (of {size}), got {place}", size=size, place=place
                 )
             call = self.calls[place]
         chosen = call
@@ -384,7 +384,7 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
     except ImportError:  # logs can be read without torch
         declared, why = set(), ""
     if why:
-        return UnknownNameError(tr("op {name} has no records: {why}", name=repr(name), why=why))
+        return UnknownNameError("op {name} has no records: {why}", name=repr(name), why=why)
     return None if name in declared else unknown(tr("op"), name, map(shown, declared.union(logged)), OPS_LISTED)
 
 

@@ -269,7 +269,7 @@ def gate(
     target = path("baseline", baseline)
     flag("update", update)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 1 <= margin < math.inf:
-        raise ArgumentError(tr("margin= is a factor from 1 on, got {margin}", margin=repr(margin)))
+        raise ArgumentError("margin= is a factor from 1 on, got {margin}", margin=repr(margin))
     if update:
         try_file(target, "the baseline ")
     if isinstance(run, CompareRun):
@@ -279,7 +279,7 @@ def gate(
         compared = loaded(run, worst.add)  # the log is read once
         now = worst.entries()
     if not now:
-        raise ArgumentError(tr("the run holds no judged call: there is nothing to hold against a baseline"))
+        raise ArgumentError("the run holds no judged call: there is nothing to hold against a baseline")
     before = _read(target) if target.exists() or not update else []
     options = compared.header.get("options") or {}
     thinned = any(options.get(name) is not None for name in ("every", "first", "budget"))
@@ -383,13 +383,11 @@ def _read(target: Path) -> list[BaselineEntry]:
     try:
         lines = target.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise FileError(
-            tr("there is no baseline {target} yet: --update (update=True) makes one of this run", target=target)
-        ) from None
+        raise FileError("there is no baseline {target} yet: --update (update=True) makes one of this run", target=target) from None
     except OSError as error:
         raise unreadable(tr("the baseline"), target, error) from None
     except UnicodeDecodeError:
-        raise ArgumentError(tr("{target} is no baseline: it is no text", target=target)) from None
+        raise ArgumentError("{target} is no baseline: it is no text", target=target) from None
     places = []
     for number, line in enumerate(lines, 1):
         try:
@@ -398,6 +396,6 @@ def _read(target: Path) -> list[BaselineEntry]:
             places.append(entry)
         except (ValueError, TypeError) as error:
             raise ArgumentError(
-                tr("{target}, line {number}, is no line of a baseline: {error}", target=target, number=number, error=shown(error))
+                "{target}, line {number}, is no line of a baseline: {error}", target=target, number=number, error=shown(error)
             ) from None
     return places

@@ -10,7 +10,7 @@ from ..runlog import compare_logs, reference_log
 from ..runlog.compare_logs import absolute
 from ..runlog.events import JsonTable
 from ..runlog.reader import LogError
-from ..text import SENTENCE, shown, tr
+from ..text import SENTENCE, shown
 from .compare_run import load
 from .run import Run
 
@@ -35,10 +35,8 @@ def load_reference(folder: str | os.PathLike[str]) -> Run:
     paths = reference_log.files(place)
     if not paths:
         raise LogError(
-            tr(
-                "{folder} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons",
-                folder=os.fspath(folder),
-            )
+            "{folder} holds no log of a reference run (reference-rank0-pid....json); load() reads those of comparisons",
+            folder=os.fspath(folder),
         )
     logs: dict[Path, JsonTable] = {}
     refusals: list[LogError] = []
@@ -73,9 +71,7 @@ def load_any(folder: str | os.PathLike[str]) -> Run:
         return load(folder)
     if compare_logs.files(place):
         raise LogError(
-            tr(
-                "{folder} holds logs of comparisons and of reference runs: put them into folders of their own",
-                folder=os.fspath(folder),
-            )
+            "{folder} holds logs of comparisons and of reference runs: put them into folders of their own",
+            folder=os.fspath(folder),
         )
     return load_reference(folder)

@@ -16,7 +16,7 @@ from ..errors import StayedNativeError
 from ..frameworks import autocast
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import FLOATS
-from ..language import logged, tr
+from ..language import logged
 from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
@@ -195,7 +195,7 @@ class Substituting:
         frame.run.on_the_way()
         if frame.strict and not exact:
             raise StayedNativeError(
-                tr("strict mode: op {name} ({target}) stays native: {reason}", name=repr(name), target=target, reason=reason)
+                "strict mode: op {name} ({target}) stays native: {reason}", name=repr(name), target=target, reason=reason
             )
 
     def passed(self, other: Unlisted) -> None:

@@ -102,13 +102,11 @@ def described_by(model: Any, others: Iterable[Any] = ()) -> Description:
         statements, reverse = list(written["aoa_statements"]), bool(written.get("aoa_config_reverse", False))
     except Exception as error:  # a class may raise anything for a config that it does not expect
         raise ArgumentError(
-            tr(
-                "rules=: {type}.{method}(config) fails: {error_type}: {error}",
-                type=kind.__name__,
-                method=method,
-                error_type=type(error).__name__,
-                error=error,
-            )
+            "rules=: {type}.{method}(config) fails: {error_type}: {error}",
+            type=kind.__name__,
+            method=method,
+            error_type=type(error).__name__,
+            error=error,
         ) from error
     return Description(f"{kind.__name__}.{method}", statements, reverse)
 
@@ -147,7 +145,7 @@ def by_description(
         _Statements(description, *libraries).answer if description.statements else partial(_of_entries, description, *libraries)
     )()
     if not any(answer):
-        raise ArgumentError(tr("{of} names no weights of these two models", of=description.of))
+        raise ArgumentError("{of} names no weights of these two models", of=description.of)
     if wanted is not None:
         arranged = {
             name_of(pair.paddle) for pair in answer.pairs if not (pair.rule is None and pair.torch.whole and pair.paddle.whole)
@@ -260,11 +258,9 @@ class _Statements:
             fits.append((count, tries))
         if not max(count for count, _ in fits):
             raise ArgumentError(
-                tr(
-                    "{of}: the statements name no weight of these two models, such as {lines}",
-                    of=self._of,
-                    lines=repr(self._lines[0]),
-                )
+                "{of}: the statements name no weight of these two models, such as {lines}",
+                of=self._of,
+                lines=repr(self._lines[0]),
             )
         best = 0 if fits[0][0] >= fits[1][0] else 1
         source, target = fits[best][1]
@@ -284,12 +280,10 @@ class _Statements:
                 place = self._blamed(lines, source, target)
                 if self._strict or len(dropped) > 8:
                     raise ArgumentError(
-                        tr(
-                            "{of}: statement {lines} cannot be applied: {refused}",
-                            of=self._of,
-                            lines=repr(lines[place]),
-                            refused=refused,
-                        )
+                        "{of}: statement {lines} cannot be applied: {refused}",
+                        of=self._of,
+                        lines=repr(lines[place]),
+                        refused=refused,
                     ) from refused
                 dropped.append(lines.pop(place))
             else:
@@ -351,11 +345,9 @@ def _read_by_paddle(
         import paddle
 
         raise ArgumentError(
-            tr(
-                "AOA statements are read by Paddle's own engine (paddle.distributed.flex_checkpoint.aoa), which Paddle "
-                "{version} does not have; split, unstack, gate_up and the other transforms of rules= say the same",
-                version=paddle.__version__,
-            )
+            "AOA statements are read by Paddle's own engine (paddle.distributed.flex_checkpoint.aoa), which Paddle "
+            "{version} does not have; split, unstack, gate_up and the other transforms of rules= say the same",
+            version=paddle.__version__,
         ) from None
 
     def whole(shapes: Iterable[tuple[str, Shape]]) -> dict[str, list[Any]]:

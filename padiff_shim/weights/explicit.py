@@ -143,7 +143,7 @@ class _Whole:
         return pairs
 
     def _refused(self, reason: str) -> ArgumentError:
-        return ArgumentError(tr("rule for {name}: {reason}", name=repr(self.name), reason=reason))
+        return ArgumentError("rule for {name}: {reason}", name=repr(self.name), reason=reason)
 
 
 def _holds(slot: Slot, others: list[Slot]) -> bool:
@@ -245,13 +245,11 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
             pair = SlotPair(torch_slot, paddle_slot, BY_MAP)
         if pair is None:
             raise ArgumentError(
-                tr(
-                    "layer_map: {torch_name} {shape} and {paddle_name} {paddle_shape} differ in shape",
-                    torch_name=repr(torch_name),
-                    shape=list(torch_slot.shape),
-                    paddle_name=repr(paddle_name),
-                    paddle_shape=list(paddle_slot.shape),
-                )
+                "layer_map: {torch_name} {shape} and {paddle_name} {paddle_shape} differ in shape",
+                torch_name=repr(torch_name),
+                shape=list(torch_slot.shape),
+                paddle_name=repr(paddle_name),
+                paddle_shape=list(paddle_slot.shape),
             )
         matcher.slots.append(pair)
 
@@ -261,9 +259,7 @@ def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> It
     if layer_map is None:
         return
     if not isinstance(layer_map, Dict):
-        raise ArgumentError(
-            tr("layer_map= is a dict of layers, Torch's -> Paddle's, got {layer_map}", layer_map=described(layer_map))
-        )
+        raise ArgumentError("layer_map= is a dict of layers, Torch's -> Paddle's, got {layer_map}", layer_map=described(layer_map))
     known = [sorted({*side.nodes, *side.weights}) for side in (torch_side, paddle_side)]
     for torch_pattern, paddle_pattern in layer_map.items():
         torch_pattern, paddle_pattern = _layer_name(torch_pattern, torch_side), _layer_name(paddle_pattern, paddle_side)
@@ -286,11 +282,9 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
         if known_layer is layer:
             return name
     raise ArgumentError(
-        tr(
-            "layer_map= takes names of layers, or layers of the {framework} model, got {layer}",
-            framework=side.framework.title(),
-            layer=described(layer),
-        )
+        "layer_map= takes names of layers, or layers of the {framework} model, got {layer}",
+        framework=side.framework.title(),
+        layer=described(layer),
     )
 
 

@@ -278,11 +278,11 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
     """
     if path.suffix not in SUFFIXES:
         raise ArgumentError(
-            tr("{path} has a name that says no format; accepted: {suffixes}", path=path, suffixes=joined(", ", SUFFIXES))
+            "{path} has a name that says no format; accepted: {suffixes}", path=path, suffixes=joined(", ", SUFFIXES)
         )
     try:
         if not path.is_file():
-            raise MissingFileError(tr("there is no file {path}", path=path))
+            raise MissingFileError("there is no file {path}", path=path)
         if path.suffix == ".safetensors":
             return _safetensors(path)
         if path.suffix == ".pdparams":
@@ -295,7 +295,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
     except Exception as error:  # whatever a parser says to bytes that are no state dict
         words = error.args[0] if error.args else ""
         reason = words if isinstance(words, Sentence) else f"{type(error).__name__} {(str(error).splitlines() or [''])[0][:200]}"
-        raise FileError(tr("{path} is no state dict that can be read safely: {reason}", path=path, reason=reason)) from error
+        raise FileError("{path} is no state dict that can be read safely: {reason}", path=path, reason=reason) from error
 
 
 def write_file(model: Any, path: str | Path) -> Path:
@@ -310,7 +310,7 @@ def write_file(model: Any, path: str | Path) -> Path:
         (torch if isinstance(model, torch.nn.Module) else paddle).save(model.state_dict(), str(target))
     except (OSError, RuntimeError) as error:  # Torch's writer raises RuntimeError
         raise FileError(
-            tr("{target} cannot be written: {error}", target=target, error=getattr(error, "strerror", None) or error)
+            "{target} cannot be written: {error}", target=target, error=getattr(error, "strerror", None) or error
         ) from error
     return target
 
@@ -318,23 +318,19 @@ def write_file(model: Any, path: str | Path) -> Path:
 def _checked(content: Any, path: Path) -> dict[str, Any]:
     """A dict of tensors; what else a file may hold is named."""
     if not isinstance(content, dict):
-        raise ArgumentError(tr("{path} holds a {type}, not a state dict", path=path, type=type(content).__name__))
+        raise ArgumentError("{path} holds a {type}, not a state dict", path=path, type=type(content).__name__)
     if len(content) > MOST:
-        raise ArgumentError(
-            tr("{path} holds {count:,} entries; accepted are up to {most:,}", path=path, count=len(content), most=MOST)
-        )
+        raise ArgumentError("{path} holds {count:,} entries; accepted are up to {most:,}", path=path, count=len(content), most=MOST)
     nested = [str(key)[:100] for key, value in content.items() if isinstance(value, dict)]
     tensors = {key: value for key, value in content.items() if isinstance(value, (torch.Tensor, np.ndarray))}
     if nested:
         raise ArgumentError(
-            tr(
-                "{path} holds dicts ({nested}): load it, and give the one that is the state dict",
-                path=path,
-                nested=joined(", ", nested[:5]),
-            )
+            "{path} holds dicts ({nested}): load it, and give the one that is the state dict",
+            path=path,
+            nested=joined(", ", nested[:5]),
         )
     if not tensors:
-        raise ArgumentError(tr("{path} holds no tensors", path=path))
+        raise ArgumentError("{path} holds no tensors", path=path)
     return tensors
 
 
@@ -347,7 +343,7 @@ def _safetensors(path: Path) -> tuple[dict[str, Any], str | None]:
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys(), key=_natural)}
             return tensors, {"pt": "torch", "pd": "paddle"}.get(written or "")
     except library.SafetensorError as error:
-        raise FileError(tr("{path} is no safetensors file: {error}", path=path, error=error)) from None
+        raise FileError("{path} is no safetensors file: {error}", path=path, error=error) from None
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -362,11 +358,9 @@ def _of_torch(path: Path) -> Any:
             unpacked = sum(entry.file_size for entry in file.infolist())
             if unpacked > path.stat().st_size:
                 raise FileError(
-                    tr(
-                        "{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has",
-                        path=path,
-                        unpacked=unpacked,
-                    )
+                    "{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has",
+                    path=path,
+                    unpacked=unpacked,
                 )
             for name in file.namelist():
                 if name.endswith("data.pkl"):

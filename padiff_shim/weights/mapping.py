@@ -346,12 +346,10 @@ class Pair:
         now = side.weights.get(weight.name)
         if now is None or now.shape != weight.shape:
             raise ArgumentError(
-                tr(
-                    "the mapping was made for another {framework} model: {name} {shape}",
-                    framework=side.framework.title(),
-                    name=repr(weight.name),
-                    shape=list(weight.shape),
-                )
+                "the mapping was made for another {framework} model: {name} {shape}",
+                framework=side.framework.title(),
+                name=repr(weight.name),
+                shape=list(weight.shape),
             )
         values = view(side.tensors[weight.name])
         if self.rule is None:
@@ -489,7 +487,7 @@ class Mapping(Presented):
         """
         partners = [pair.paddle if pair.torch == name else pair.torch for pair in self.pairs if name in (pair.torch, pair.paddle)]
         if not partners:
-            raise ArgumentError(tr("no pair has a weight named {name}", name=repr(name)))
+            raise ArgumentError("no pair has a weight named {name}", name=repr(name))
         return list(dict.fromkeys(partners))
 
     def check(self, src: Any, dst: Any) -> WeightCheck:

@@ -93,7 +93,7 @@ def _refuse(name: str, tensor: Any) -> None:
     elif not isinstance(tensor, np.ndarray):
         why = tr("is a {type}, not a tensor", type=type(tensor).__name__)
     if why:
-        raise ArgumentError(tr("weight {name} {why}", name=repr(name), why=why))
+        raise ArgumentError("weight {name} {why}", name=repr(name), why=why)
 
 
 def _memory(tensor: Any) -> Any:
@@ -400,7 +400,7 @@ def framework_of_state(state: Dict[str, Any], hint: str | None, arrays: bool = F
         return str(frameworks.pop())
     if frameworks:
         raise ArgumentError(
-            tr("a state dict holds tensors of one framework, or arrays; got {frameworks}", frameworks=sorted(map(str, frameworks)))
+            "a state dict holds tensors of one framework, or arrays; got {frameworks}", frameworks=sorted(map(str, frameworks))
         )
     ends = {last_name(name) for name in state}
     if ends & {"_mean", "_variance"}:
@@ -425,16 +425,14 @@ def read_state(state: Dict[str, Any], hint: str | None = None, file: bool = Fals
     """
     for name in state:
         if not isinstance(name, str):
-            raise ArgumentError(tr("the names of a state dict are strings, got {name}", name=described(name)))
+            raise ArgumentError("the names of a state dict are strings, got {name}", name=described(name))
         if len(name) > LONGEST or name.count(".") > DEEPEST:
             raise ArgumentError(
-                tr(
-                    "the names of a state dict have up to {longest:,} letters and {deepest} dots, got {name} with {dots:,} dots",
-                    longest=LONGEST,
-                    deepest=DEEPEST,
-                    name=described(name),
-                    dots=name.count("."),
-                )
+                "the names of a state dict have up to {longest:,} letters and {deepest} dots, got {name} with {dots:,} dots",
+                longest=LONGEST,
+                deepest=DEEPEST,
+                name=described(name),
+                dots=name.count("."),
             )
     framework = written or framework_of_state(state, hint, file)
     nodes = {"": LayerNode("")}
@@ -511,11 +509,9 @@ def read_both(src: Any, dst: Any, writes: bool = False) -> tuple[WeightSide, Wei
     target = _side("dst", dst, source.framework, writes)
     if source.framework == target.framework:
         raise ArgumentError(
-            tr(
-                "src and dst are both {framework}'s; between models of one framework load_state_dict (Torch) and "
-                "set_state_dict (Paddle) do it",
-                framework=source.framework.title(),
-            )
+            "src and dst are both {framework}'s; between models of one framework load_state_dict (Torch) and "
+            "set_state_dict (Paddle) do it",
+            framework=source.framework.title(),
         )
     return source, target
 
@@ -544,15 +540,13 @@ def _side(argument: str, model: Any, other: str | None, writes: bool = False) ->
         return read_state(model, hint)
     if isinstance(model, (str, os.PathLike)):
         if writes:
-            raise ArgumentError(tr("dst= is a model or state dict that is written into; save it as a file afterwards"))
+            raise ArgumentError("dst= is a model or state dict that is written into; save it as a file afterwards")
         state, framework = read_file(checked_path(argument, model))
         side = read_state(state, hint, True, framework)
         side.ordered = not str(model).endswith(".safetensors")
         return side
     raise ArgumentError(
-        tr(
-            "{argument}= is a torch.nn.Module, a paddle.nn.Layer, a state dict or the path of one, got {model}",
-            argument=argument,
-            model=no_model(model),
-        )
+        "{argument}= is a torch.nn.Module, a paddle.nn.Layer, a state dict or the path of one, got {model}",
+        argument=argument,
+        model=no_model(model),
     )

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import ArgumentError, described, nearest
-from ..text import joined, tr
+from ..text import joined
 from .tree import Blocks
 
 Transform = Callable[[Any], Any]
@@ -93,7 +93,7 @@ def split(*names: str, axis: int = 0, groups: int = 1) -> Parts:
         holds, eight times, h / 8 heads of q, one of k and one of v; d rows each.
     """
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
-        raise ArgumentError(tr("split and concat take two or more names of weights, got {names}", names=described(names)))
+        raise ArgumentError("split and concat take two or more names of weights, got {names}", names=described(names))
     return Parts(names, _number("axis", axis, 0), _number("groups", groups, 1))
 
 
@@ -118,17 +118,15 @@ def unstack(*names: str | Parts, transposed: bool | None = None, inner: Reordere
     parts = names[0] if len(names) == 1 and isinstance(names[0], Parts) else None
     listed = parts.names if parts else names
     if not listed or not all(isinstance(name, str) and name for name in listed):
-        raise ArgumentError(
-            tr("unstack and stack take names of weights, or split(...) of such, got {names}", names=described(names))
-        )
+        raise ArgumentError("unstack and stack take names of weights, or split(...) of such, got {names}", names=described(names))
     if (parts or len(listed) == 1) and not all(isinstance(name, str) and name.count("{}") == 1 for name in listed):
         raise ArgumentError(
-            tr("unstack and stack: {listed} needs {{}} once in each name, for the number of the expert", listed=described(listed))
+            "unstack and stack: {listed} needs {{}} once in each name, for the number of the expert", listed=described(listed)
         )
     if inner is not None and (parts or not isinstance(inner, Reordered)):
-        raise ArgumentError(tr("inner= is what gate_up or qkv give, without split, got {inner}", inner=described(inner)))
+        raise ArgumentError("inner= is what gate_up or qkv give, without split, got {inner}", inner=described(inner))
     if transposed not in (None, True, False):
-        raise ArgumentError(tr("transposed= is True, False or None, got {transposed}", transposed=described(transposed)))
+        raise ArgumentError("transposed= is True, False or None, got {transposed}", transposed=described(transposed))
     return Stack(tuple(map(str, listed)), transposed, parts or inner)
 
 
@@ -150,12 +148,10 @@ def gate_up(torch: str = "gate, up", paddle: str = "gate, up", *, axis: int = 0)
     for side, word in (("torch", torch), ("paddle", paddle)):
         if word not in _GATE_UP:
             raise ArgumentError(
-                tr(
-                    "gate_up({side}=...) is {gate_up}, got {word}",
-                    side=side,
-                    gate_up=joined(", ", map(repr, _GATE_UP)),
-                    word=described(word),
-                )
+                "gate_up({side}=...) is {gate_up}, got {word}",
+                side=side,
+                gate_up=joined(", ", map(repr, _GATE_UP)),
+                word=described(word),
             )
     return Reordered(_GATE_UP[torch], _GATE_UP[paddle], _number("axis", axis, 0))
 
@@ -172,11 +168,11 @@ def qkv(heads: int, kv_heads: int | None = None, *, torch: str = "plain", paddle
     heads = _number("heads", heads, 1)
     groups = heads if kv_heads is None else _number("kv_heads", kv_heads, 1)
     if heads % groups:
-        raise ArgumentError(tr("qkv: {heads} heads are no multiple of {groups} key-value heads", heads=heads, groups=groups))
+        raise ArgumentError("qkv: {heads} heads are no multiple of {groups} key-value heads", heads=heads, groups=groups)
     ways = {"plain": Blocks(shares=(heads, groups, groups)), "grouped": Blocks(shares=(heads // groups, 1, 1), groups=groups)}
     for side, word in (("torch", torch), ("paddle", paddle)):
         if word not in ways:
-            raise ArgumentError(tr("qkv({side}=...) is 'plain' or 'grouped', got {word}", side=side, word=described(word)))
+            raise ArgumentError("qkv({side}=...) is 'plain' or 'grouped', got {word}", side=side, word=described(word))
     return Reordered(ways[torch], ways[paddle], _number("axis", axis, 0))
 
 
@@ -198,7 +194,7 @@ def as_is(value: Any) -> Any:
 def _number(argument: str, value: Any, least: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ArgumentError(
-            tr("{argument}= is a whole number from {least} on, got {value}", argument=argument, least=least, value=described(value))
+            "{argument}= is a whole number from {least} on, got {value}", argument=argument, least=least, value=described(value)
         )
     return value
 
@@ -239,12 +235,10 @@ class Rules:
             if isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[0], str) and rule[0]:
                 if not (rule[1] is None or isinstance(rule[1], (Parts, Stack, Reordered, Cast)) or callable(rule[1])):
                     raise ArgumentError(
-                        tr(
-                            "the transform of rule {rule} is a function, None, or what split, concat, unstack, stack, gate_up, qkv "
-                            "or cast give; got {transform}",
-                            rule=repr(rule[0]),
-                            transform=described(rule[1]),
-                        )
+                        "the transform of rule {rule} is a function, None, or what split, concat, unstack, stack, gate_up, qkv "
+                        "or cast give; got {transform}",
+                        rule=repr(rule[0]),
+                        transform=described(rule[1]),
                     )
                 self.rules.append(PatternRule(*rule))
             elif isinstance(rule, str) and "->" in rule:
@@ -255,11 +249,9 @@ class Rules:
                 self.functions.append(rule)
             else:
                 raise ArgumentError(
-                    tr(
-                        "rules= takes pairs (pattern, transform), functions of two names, AOA statements (with '->') and models "
-                        "that describe their weights (_gen_aoa_config, _get_name_mappings), got {rule}",
-                        rule=described(rule),
-                    )
+                    "rules= takes pairs (pattern, transform), functions of two names, AOA statements (with '->') and models "
+                    "that describe their weights (_gen_aoa_config, _get_name_mappings), got {rule}",
+                    rule=described(rule),
                 )
 
     def check(self, names: Sequence[str]) -> None:
@@ -268,9 +260,7 @@ class Rules:
             if not any(covers(rule.pattern, name) for name in names):
                 near = nearest(rule.pattern, names)
                 hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-                raise ArgumentError(
-                    tr("rule {pattern} matches no weight on either side{hint}", pattern=repr(rule.pattern), hint=hint)
-                )
+                raise ArgumentError("rule {pattern} matches no weight on either side{hint}", pattern=repr(rule.pattern), hint=hint)
 
     def left_out(self, name: str) -> bool:
         """Whether a rule leaves a weight out."""
@@ -310,12 +300,10 @@ class Rules:
                 continue
             if not (isinstance(transform, (Cast, Reordered)) or callable(transform)):
                 raise ArgumentError(
-                    tr(
-                        "a rule gave {transform} for {torch} and {paddle}; it gives a function, cast(), gate_up(), qkv() or None",
-                        transform=described(transform),
-                        torch=repr(torch),
-                        paddle=repr(paddle),
-                    )
+                    "a rule gave {transform} for {torch} and {paddle}; it gives a function, cast(), gate_up(), qkv() or None",
+                    transform=described(transform),
+                    torch=repr(torch),
+                    paddle=repr(paddle),
                 )
             yield transform
 
@@ -342,9 +330,9 @@ def _listed(written: Any, speaks: Callable[[Any], bool]) -> list[Any]:
     if isinstance(written, Mapping):
         return list(written.items())
     if isinstance(written, (str, bytes)) or not isinstance(written, Sequence):
-        raise ArgumentError(tr("rules= is a list of rules, got {written}", written=described(written)))
+        raise ArgumentError("rules= is a list of rules, got {written}", written=described(written))
     if len(written) == 2 and isinstance(written[0], str) and not (isinstance(written[1], str) or "->" in written[0]):
-        raise ArgumentError(tr("rules= is a list of rules; a single rule stands in a list, too: [(pattern, transform)]"))
+        raise ArgumentError("rules= is a list of rules; a single rule stands in a list, too: [(pattern, transform)]")
     return list(written)
 
 
@@ -376,9 +364,7 @@ def filled(pattern: str, values: tuple[str, ...], argument: str) -> str:
         return re.sub(r"\*\*|\*", lambda _: next(left), pattern)
     except (StopIteration, RuntimeError):
         raise ArgumentError(
-            tr(
-                "{argument}: {pattern} has more wildcards than the pattern that it belongs to",
-                argument=argument,
-                pattern=repr(pattern),
-            )
+            "{argument}: {pattern} has more wildcards than the pattern that it belongs to",
+            argument=argument,
+            pattern=repr(pattern),
         ) from None

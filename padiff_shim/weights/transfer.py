@@ -83,7 +83,7 @@ def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
     if not mapping:
         raise TransferError(explain.incomplete(mapping, src, dst), mapping)
     if mapping.undecided:
-        raise TransferError(tr("{undecided}\nNothing was written.", undecided=pairing.undecided(mapping.undecided)), mapping)
+        raise TransferError("{undecided}\nNothing was written.", mapping, undecided=pairing.undecided(mapping.undecided))
     undecided = [pair for pair in mapping.pairs if pair.undecided]
     if undecided:
         raise TransferError(explain.undecided(mapping, undecided), mapping)
@@ -364,12 +364,10 @@ class _Draft:
 
         def refused(reason: str) -> TransferError:
             return TransferError(
-                tr(
-                    "the rule for {torch} and {paddle} cannot be applied: {reason}",
-                    torch=pair.torch,
-                    paddle=pair.paddle,
-                    reason=reason,
-                )
+                "the rule for {torch} and {paddle} cannot be applied: {reason}",
+                torch=pair.torch,
+                paddle=pair.paddle,
+                reason=reason,
             )
 
         return [

@@ -61,13 +61,11 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
         first = writes.setdefault(slot.weight.key, made)
         if first is not made and not _equal(first, made):
             raise TransferError(
-                tr(
-                    "{first} and {second} are one tensor in {framework}, but their sources hold different values",
-                    first=first.name,
-                    second=name,
-                    framework=dst.framework.title(),
-                ),
+                "{first} and {second} are one tensor in {framework}, but their sources hold different values",
                 mapping,
+                first=first.name,
+                second=name,
+                framework=dst.framework.title(),
             )
     return list(writes.values())
 
@@ -75,12 +73,12 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
 def _target(name: str, dst: WeightSide) -> torch.Tensor:
     tensor = dst.tensors[name]
     if not getattr(getattr(tensor, "flags", None), "writeable", True):
-        raise TransferError(tr("{name} cannot be written: the array is read-only", name=name))
+        raise TransferError("{name} cannot be written: the array is read-only", name=name)
     target = view(tensor)
     if target.is_inference() and not torch.is_inference_mode_enabled():
-        raise TransferError(tr("{name} cannot be written: it was made in torch.inference_mode()", name=name))
+        raise TransferError("{name} cannot be written: it was made in torch.inference_mode()", name=name)
     if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape)):
-        raise TransferError(tr("{name} cannot be written: several of its elements share memory (it was expanded)", name=name))
+        raise TransferError("{name} cannot be written: several of its elements share memory (it was expanded)", name=name)
     return target
 
 
@@ -104,13 +102,11 @@ def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: WeightSi
         slot = pair.slot(framework)
         if pair.rule is not None:
             raise TransferError(
-                tr(
-                    "the rule for {torch} and {paddle} cannot be applied: {name} holds several weights, and a function makes "
-                    "a whole one; split(...) or concat(...) say which parts it holds",
-                    torch=pair.torch,
-                    paddle=pair.paddle,
-                    name=name,
-                )
+                "the rule for {torch} and {paddle} cannot be applied: {name} holds several weights, and a function makes "
+                "a whole one; split(...) or concat(...) say which parts it holds",
+                torch=pair.torch,
+                paddle=pair.paddle,
+                name=name,
             )
         value, place, seen = _value(pair, src, framework), canonical(slot, whole), canonical(slot, known)
         _check(name, value, place, pair, src.framework)
@@ -118,11 +114,9 @@ def _assembled(name: str, target: torch.Tensor, pairs: list[Pair], src: WeightSi
         place.fill_(value) if isinstance(value, float) else place.copy_(value)
         if not torch.equal(before, place[seen]):
             raise TransferError(
-                tr(
-                    "a part of {name} has several sources, which hold different values: {framework}",
-                    name=name,
-                    framework=pair.name(src.framework),
-                )
+                "a part of {name} has several sources, which hold different values: {framework}",
+                name=name,
+                framework=pair.name(src.framework),
             )
         seen.fill_(True)
     return Write(name, target, whole, None if bool(known.all()) else known)
@@ -152,12 +146,12 @@ def _by_rule(pair: Pair, value: torch.Tensor, framework: str) -> torch.Tensor:
     if pair.rule_from == framework:
         shape = pair.shape(framework)
         if pair.moves is None or shape is None or pair.moves.inverse is None:
-            raise TransferError(tr("{names} cannot be turned round: it does more than rearrange all elements", names=names))
+            raise TransferError("{names} cannot be turned round: it does more than rearrange all elements", names=names)
         return value.reshape(-1)[pair.moves.inverse].reshape(shape)
     try:
         return torch.as_tensor(pair.rule(value.clone()))
     except Exception as error:
-        raise TransferError(tr("{names} failed: {type}: {error}", names=names, type=type(error).__name__, error=error)) from error
+        raise TransferError("{names} failed: {type}: {error}", names=names, type=type(error).__name__, error=error) from error
 
 
 def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: Pair, source: str) -> None:
@@ -167,25 +161,21 @@ def _check(name: str, value: torch.Tensor | float, target: torch.Tensor, pair: P
     names = pair.name(source)
     if value.shape != target.shape:
         raise TransferError(
-            tr(
-                "{name} is {shape}, but {names} would give it {result}",
-                name=name,
-                shape=list(target.shape),
-                names=names,
-                result=list(value.shape),
-            )
+            "{name} is {shape}, but {names} would give it {result}",
+            name=name,
+            shape=list(target.shape),
+            names=names,
+            result=list(value.shape),
         )
     if pair.cast is None and torch.promote_types(value.dtype, target.dtype) != target.dtype:
         raise TransferError(
-            tr(
-                "{name} is {target}, and {names} is {value}: its values would be rounded. If that is wanted: "
-                "rules=[({pattern}, cast())], or '**' for all",
-                name=name,
-                target=dtype_name(target),
-                names=names,
-                value=dtype_name(value),
-                pattern=repr(name),
-            )
+            "{name} is {target}, and {names} is {value}: its values would be rounded. If that is wanted: "
+            "rules=[({pattern}, cast())], or '**' for all",
+            name=name,
+            target=dtype_name(target),
+            names=names,
+            value=dtype_name(value),
+            pattern=repr(name),
         )
 
 
@@ -201,9 +191,7 @@ def _check_placeless(pair: Pair, src: WeightSide) -> None:
     if slot.weight is None or missing.fill is None:
         return
     if not bool((view(src.tensors[slot.weight.name]) == missing.fill).all()):
-        raise TransferError(
-            tr("{name} has no partner, and holds other values than {fill:g}", name=slot.weight.name, fill=missing.fill)
-        )
+        raise TransferError("{name} has no partner, and holds other values than {fill:g}", name=slot.weight.name, fill=missing.fill)
 
 
 def put(write: Write) -> None:
