@@ -768,7 +768,7 @@ class TorchSide(ModelSide):
             buffer.copy_(value)
 
     def fill(self, parameter: Tensor, values: Array) -> None:
-        self._write(parameter, torch.from_numpy(values))
+        self._write(parameter, torch.from_numpy(np.asarray(values)))  # a sum of arrays without axes is no array
 
     def _mode(self, wide: bool = False, *, formed: bool = True) -> contextlib.AbstractContextManager[Any]:
         return WiderDtype(self.wider) if self._widens(wide) else contextlib.nullcontext()

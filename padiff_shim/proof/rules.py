@@ -107,8 +107,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
         return differences
     original, port, matching = difference.original, difference.port, evidence.matching
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
-    # A whole number is none: many calls give one.
-    values = [value for value in evidence.original.values() if value.count > 1 or not float(value.ends[0]).is_integer()]
+    values = evidence.original.values()
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
     if difference.cause is Cause.EXTRA and original is not None:  # without the call its reader reads what the original's reads
         mended += [operand.tensor for operand in original.operands if operand.value.node is not None]
@@ -136,7 +135,8 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                     shape_alone = matching.in_order(original.result, expected, port.result.tensor)
                     alike = matching.same(original.result, made) and matching.in_order(original.result, expected, result)
                     return alike and (not shape_alone or result.shape == expected.shape)
-                partners = [value for value in lacking if matching.same(value, made)]
+                several = made.ends[0] != made.ends[1] or not made.ends[0].is_integer()  # many calls give a whole number
+                partners = [value for value in lacking if several and matching.same(value, made)]
                 if any(matching.in_order(value, value.tensor, result) for value in partners):
                     return True
                 moved = any(same_numbers(value.sorted, made.sorted) for value in own)

@@ -217,6 +217,28 @@ def test_an_origin_without_a_change_says_so():
     assert not origin.change
 
 
+def test_a_weight_without_axes_gets_other_numbers_as_all_do():
+    """Ones and zeros hide roundings; so have contrastive models a temperature that is one number."""
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.scale = self.create_parameter([], default_initializer=paddle.nn.initializer.Constant(1.0))
+
+        def forward(self, x):
+            return x * self.scale.exp()
+
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones([]))
+
+        def forward(self, x):
+            return self.scale.exp() * x
+
+    assert padiff_shim.prove(Port(), Original(), INPUTS).bits().identical
+
+
 def test_a_wrong_port_is_proven_and_nothing_else(tmp_path):
     answer = ask(port_of(tmp_path, ("F.silu", "F.gelu")))
     assert not answer.comparable

@@ -199,6 +199,44 @@ def test_a_missing_call_is_told_at_the_line_that_reads_what_it_makes():
     assert missing.paddle.source.endswith("# the sum"), proof
 
 
+class Routed(torch.nn.Module):
+    """Experts' weights through one-hot masks, with a loss that is 0 and has gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = torch.nn.Linear(8, 4)
+
+    def forward(self, x):
+        logits = self.router(x)
+        values, indices = logits.topk(2, -1)
+        weights = values.softmax(-1) + (logits - logits.detach()).sum()
+        mask = torch.nn.functional.one_hot(indices, 4)
+        result = torch.zeros(4, 8)
+        for expert in range(4):
+            token, place = torch.where(mask[:, :, expert])
+            result[expert] = (x[token] * weights[token, place, None]).sum(0) * 2
+        return result
+
+
+class PortedRouted(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.router = paddle.nn.Linear(8, 4)
+
+    def forward(self, x):
+        logits = self.router(x)
+        values, indices = paddle.topk(logits, 2, axis=-1)
+        scores = paddle.put_along_axis(paddle.zeros_like(logits), indices, PF.softmax(values, -1), axis=1)
+        return paddle.einsum("te,th->eh", scores, x)
+
+
+def test_zeros_are_no_value_that_an_argument_should_give():
+    """``reduce="amin"`` gives zeros, and the original has zeros somewhere."""
+    proof = prove(PortedRouted(), Routed(), np.random.default_rng(0).standard_normal((12, 8), "float32"))
+    assert proof.mistakes
+    assert all(mistake.cause is not Cause.ATTRIBUTE for mistake in proof.mistakes), proof
+
+
 class Convolutions(torch.nn.Module):
     def __init__(self):
         super().__init__()
