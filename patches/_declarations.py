@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,13 @@ def with_axes(*tensors: torch.Tensor) -> None:
     """Refuses tensors without axes, which Torch takes for such of one axis."""
     if not all(tensor.ndim for tensor in tensors):
         raise ValueError("an operand without axes")
+
+
+def of(formula: Callable[..., Any], torchs: Callable[..., Any], *more: Any) -> Callable[..., Any]:
+    """A formula that several functions of Torch share, of one of them, with its name: ``std = op(...)(of(_spread, torch.std))``."""
+    bound = functools.partial(formula, torchs, *more)
+    bound.__name__ = torchs.__name__  # type: ignore[attr-defined]
+    return bound
 
 
 def unary(formula: Callable[..., Any], *, within: tuple[float, float] | None = None, **options: Any) -> Op:

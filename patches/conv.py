@@ -6,10 +6,9 @@ Paddle adds the bias in an op of its own and spells paddings in many ways; a Tor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 
 from padiff_shim.table.op import Entry, Op, Sample, c_op, function, op
@@ -77,9 +76,13 @@ _LEGACY = (
 )
 
 
-def convolution(params: str, **options: Any) -> Callable[[Callable[..., Any]], Op]:
-    """A decorator: what all convolutions, and their transposes, have in common."""
-    return op(params, c=False, tensors=3, promote="alike", products=True, note=_SAME, **options)
+def convolution(n: int, *, transposed: bool = False, **options: Any) -> Op:
+    """``torch.nn.functional.conv<n>d``, depthwise convolutions among them, or ``conv_transpose<n>d``."""
+    params, name, formula = (
+        (_transposed_params(n), f"conv{n}d_transpose", _transpose) if transposed else (_params(n), f"conv{n}d", _conv)
+    )
+    declare = op(params, name=name, c=False, tensors=3, promote="alike", products=True, note=_SAME, **options)
+    return declare(functools.partial(formula, n))
 
 
 def _of_three(legacy: str) -> str:
@@ -95,8 +98,8 @@ def _params(n: int) -> str:
     ).replace(", ", ",")
 
 
-@convolution(
-    _params(1),
+conv1d = convolution(
+    1,
     amp="conv2d",
     faults=severed(1),
     doors=(function("paddle.nn.functional.conv1d", _CALL.format("NCL")),),
@@ -108,13 +111,9 @@ def _params(n: int) -> str:
     ),
     refusals=(Sample((2, 4, 9), (6, 3, 3), None), Sample((2, 4), (6, 4, 3), None)),
 )
-def conv1d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.conv1d``."""
-    return _conv(1, *arguments)
 
-
-@convolution(
-    _params(2),
+conv2d = convolution(
+    2,
     faults=severed(1),
     doors=(
         function("paddle.nn.functional.conv2d", _CALL.format("NCHW")),
@@ -135,13 +134,9 @@ def conv1d(*arguments: Any) -> torch.Tensor:
     ),
     refusals=(Sample((2, 3, 6, 7), (4, 2, 3, 3), None), Sample((2, 3, 6), (4, 3, 3), None)),
 )
-def conv2d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.conv2d``, depthwise convolutions among them."""
-    return _conv(2, *arguments)
 
-
-@convolution(
-    _params(3),
+conv3d = convolution(
+    3,
     doors=(
         function("paddle.nn.functional.conv3d", _CALL.format("NCDHW")),
         _shared("conv3d", 3),
@@ -154,9 +149,6 @@ def conv2d(*arguments: Any) -> torch.Tensor:
         Sample((1, 2, 4, 5, 4), (3, 2, 3, 3, 3), (3,), padding=[1, 0, 1, 2, 0, 1]),
     ),
 )
-def conv3d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.conv3d``."""
-    return _conv(3, *arguments)
 
 
 _T_OP = (
@@ -190,20 +182,18 @@ def _transposed_samples(*spatial: int) -> tuple[Sample, ...]:
     )
 
 
-@convolution(
-    _transposed_params(1),
+conv1d_transpose = convolution(
+    1,
+    transposed=True,
     amp="conv2d_transpose",
     doors=(function("paddle.nn.functional.conv1d_transpose", _T_CALL.format("groups=1 dilation=1", "NCL")),),
     samples=_transposed_samples(5),
     refusals=(Sample((2, 4, 5), (4, 3, 3), None, output_size=[50]),),
 )
-def conv1d_transpose(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.conv_transpose1d``."""
-    return _transpose(1, *arguments)
 
-
-@convolution(
-    _transposed_params(2),
+conv2d_transpose = convolution(
+    2,
+    transposed=True,
     doors=(
         function("paddle.nn.functional.conv2d_transpose", _T_CALL.format("dilation=1 groups=1", "NCHW")),
         c_op("conv2d_transpose", _T_KERNEL),
@@ -213,13 +203,10 @@ def conv1d_transpose(*arguments: Any) -> torch.Tensor:
     samples=(*_transposed_samples(4, 3), Sample((2, 4, 3, 4), (4, 3, 3, 2), (3,), padding=[1, 1], data_format="NHWC")),
     refusals=(Sample((2, 4, 4, 3), (4, 3, 3, 3), None, output_size=[50, 50]), Sample((2, 3, 4, 3), (4, 3, 3, 3), None)),
 )
-def conv2d_transpose(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.conv_transpose2d``."""
-    return _transpose(2, *arguments)
 
-
-@convolution(
-    _transposed_params(3),
+conv3d_transpose = convolution(
+    3,
+    transposed=True,
     doors=(
         function("paddle.nn.functional.conv3d_transpose", _T_CALL.format("groups=1 dilation=1", "NCDHW")),
         c_op("conv3d_transpose", _T_KERNEL),
@@ -227,6 +214,3 @@ def conv2d_transpose(*arguments: Any) -> torch.Tensor:
     legacy=_of_three(_T_LEGACY.format("conv3d_transpose")),
     samples=_transposed_samples(3, 2, 3),
 )
-def conv3d_transpose(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.conv_transpose3d``."""
-    return _transpose(3, *arguments)

@@ -12,6 +12,8 @@ import torch
 from padiff_shim.table.op import Entry, Fault, function, op
 from padiff_shim.table.reasons import PLACED, WHOLE, StayNative
 
+from ._declarations import of
+
 _OTHERS = "dtype=None name=None device=None requires_grad=False"
 
 
@@ -95,17 +97,14 @@ def _as_many(
     return values if len(values) == many else make(start, start + step * (many - 0.5), step, dtype=dtype, device=device)
 
 
-@op(
+arange = op(
     "start end step dtype place",
     c=False,
     tensors=0,
     doors=(_door("arange", "start=0 end=None step=1 dtype=None device=None requires_grad=False pin_memory=False", _range),),
     **_stepping(_open),
     note="Torch multiplies the step, where Paddle adds it up; as many elements as in Paddle",
-)
-def arange(start: float, end: float, step: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """``torch.arange``, of as many elements as Paddle counts in the result's dtype."""
-    return _as_many(torch.arange, _open, start, end, step, dtype, device)
+)(of(_as_many, torch.arange, _open))
 
 
 @op(

@@ -10,6 +10,7 @@ import torch
 from padiff_shim.table.op import Fault, Floats, Ints, Sample, c_op, each, op
 
 from . import _aligned
+from ._declarations import of
 from ._matrix_faults import (
     DEGREE_OF_EIGHT,
     FEW_SQUARINGS,
@@ -25,6 +26,12 @@ from ._matrix_faults import (
 TALL, WIDE, SQUARE = Sample((2, 5, 3)), Sample((3, 5)), Sample((2, 4, 4))
 
 _PHASES = "vectors of complex matrices have phases that nothing fixes: Torch refuses the gradient of what depends on them"
+
+
+def _several(formula: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """The results of a function as a plain tuple."""
+    return tuple(formula(*arguments))
+
 
 inverse = op("x|input", name="inverse", legacy=True, complex=True, samples=(SQUARE, Sample((3, 3))))(torch.linalg.inv)
 det = op("x|input", name="det", legacy="determinant", samples=(SQUARE, Sample((3, 3))), faults=SMALL_DETERMINANTS)(torch.linalg.det)
@@ -100,24 +107,27 @@ def qr(x: torch.Tensor, mode: str) -> tuple[Any, ...]:
     return tuple(torch.linalg.qr(x, mode=mode))
 
 
-@op("x full_matrices=False", legacy=True, complex=True, results=("u", "s", "vh"), aligned=_aligned.singular, note=_PHASES)
-def svd(x: torch.Tensor, full_matrices: bool) -> tuple[Any, ...]:
-    """``torch.linalg.svd``."""
-    return tuple(torch.linalg.svd(x, full_matrices=full_matrices))
+svd = op(
+    "x full_matrices=False",
+    name="svd",
+    legacy=True,
+    complex=True,
+    results=("u", "s", "vh"),
+    aligned=_aligned.singular,
+    note=_PHASES,
+)(of(_several, torch.linalg.svd))
 
 
-@op(
+eigh = op(
     "x UPLO='L'",
+    name="eigh",
     legacy=True,
     complex=True,
     results=("values", "vectors"),
     aligned=_aligned.eigenvectors,
     note=_PHASES,
     faults=FIRST_OF_BATCH,
-)
-def eigh(x: torch.Tensor, UPLO: str) -> tuple[Any, ...]:
-    """``torch.linalg.eigh``."""
-    return tuple(torch.linalg.eigh(x, UPLO=UPLO))
+)(of(_several, torch.linalg.eigh))
 
 
 @op(
@@ -145,10 +155,9 @@ def slogdet(x: torch.Tensor) -> torch.Tensor:
     return torch.stack(tuple(torch.linalg.slogdet(x)))
 
 
-@op("x", legacy=True, results=("sign", "logarithm"), samples=(SQUARE, Sample((3, 3))), faults=THROUGH_DETERMINANT)
-def slogdet_v2(x: torch.Tensor) -> tuple[Any, ...]:
-    """``torch.linalg.slogdet``."""
-    return tuple(torch.linalg.slogdet(x))
+slogdet_v2 = op(
+    "x", name="slogdet_v2", legacy=True, results=("sign", "logarithm"), samples=(SQUARE, Sample((3, 3))), faults=THROUGH_DETERMINANT
+)(of(_several, torch.linalg.slogdet))
 
 
 def _info_of_one(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
@@ -169,14 +178,13 @@ def lu(x: torch.Tensor, pivot: bool, info_of_one: int) -> tuple[Any, ...]:
     return factors, pivots, info.reshape([1]) if info_of_one > info.ndim else info
 
 
-@op("x y unpack_ludata=True unpack_pivots=True", tensors=2, legacy=True, promote="same", results=("p", "l", "u"), integers=("y",))
-def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivots: bool) -> tuple[Any, ...]:
-    """``torch.lu_unpack``."""
-    return tuple(torch.lu_unpack(x, y, unpack_ludata, unpack_pivots))
+lu_unpack = op(
+    "x y unpack_ludata=True unpack_pivots=True", tensors=2, legacy=True, promote="same", results=("p", "l", "u"), integers=("y",)
+)(of(_several, torch.lu_unpack))
 
-
-@op(
+eig = op(
     "x",
+    name="eig",
     legacy=True,
     promote="same",
     complex=True,
@@ -184,11 +192,7 @@ def lu_unpack(x: torch.Tensor, y: torch.Tensor, unpack_ludata: bool, unpack_pivo
     aligned=_aligned.eigenpairs,
     note=_PHASES,
     faults=REAL_PAIRS,
-)
-def eig(x: torch.Tensor) -> tuple[Any, ...]:
-    """``torch.linalg.eig``."""
-    return tuple(torch.linalg.eig(x))
-
+)(of(_several, torch.linalg.eig))
 
 eigvals = op("x", name="eigvals", legacy=True, promote="same", complex=True, gradient=False, aligned=_aligned.eigenvalues)(
     torch.linalg.eigvals

@@ -200,18 +200,16 @@ def fused_gemm_epilogue(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: bool,
     return _epilogue(x, y, bias, trans_x, trans_y, activation), None
 
 
-@op(
+fused_linear_activation = op(
     "x y bias trans_x=False trans_y=False activation=None",
+    name="fused_linear_activation",
     tensors=3,
     limits=KernelLimits(cpu=False),
     promote="same",
     python="paddle.incubate.nn.functional.fused_linear_activation",
     samples=_PRODUCTS,
     note="`gelu` is the one by tanh",
-)
-def fused_linear_activation(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: bool, activation: str | None) -> torch.Tensor:
-    """The same; on a CPU Paddle's function ends at a C function that its wheel does not have."""
-    return _epilogue(x, y, bias, trans_x, trans_y, activation)
+)(_epilogue)
 
 
 @op(

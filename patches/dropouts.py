@@ -5,14 +5,15 @@ Without that option the draws stay Paddle's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-from padiff_shim.table.op import c_op, function, op
+from padiff_shim.table.op import Op, c_op, function, op
 
+from ._declarations import of
 from ._generators import generator
 
 
@@ -96,23 +97,15 @@ def dropout_nd(x: torch.Tensor, p: float, axis: Any, training: bool, inplace: bo
     return x * (noise.div_(1 - p) if mode == "upscale_in_train" and p < 1 else noise)
 
 
-@op(
-    "x p=0.5 training=True",
-    c=False,
-    random=lambda x, p, training: bool(training),
-    doors=(function("paddle.nn.functional.alpha_dropout", "x p=0.5 training=True", seen_below=True),),
-)
-def alpha_dropout(x: torch.Tensor, p: float, training: bool) -> torch.Tensor:
-    """``torch.nn.functional.alpha_dropout``."""
-    return F.alpha_dropout(x, p, training) if p else x.clone()
+def _alpha(formula: Callable[..., Any], x: torch.Tensor, p: float, training: bool) -> torch.Tensor:
+    """``torch.nn.functional.alpha_dropout`` and its like; with nothing to drop a copy."""
+    return formula(x, p, training) if p else x.clone()
 
 
-@op(
-    "x p=0.5 training=True",
-    c=False,
-    random=lambda x, p, training: bool(training),
-    doors=(function("paddle.nn.functional.feature_alpha_dropout", "x p=0.5 training=True", seen_below=True),),
-)
-def feature_alpha_dropout(x: torch.Tensor, p: float, training: bool) -> torch.Tensor:
-    """``torch.nn.functional.feature_alpha_dropout``."""
-    return F.feature_alpha_dropout(x, p, training) if p else x.clone()
+def _of_alpha(formula: Callable[..., Any]) -> Op:
+    params = "x p=0.5 training=True"
+    door = function(f"paddle.nn.functional.{formula.__name__}", params, seen_below=True)
+    return op(params, c=False, random=lambda x, p, training: bool(training), doors=(door,))(of(_alpha, formula))
+
+
+alpha_dropout, feature_alpha_dropout = _of_alpha(F.alpha_dropout), _of_alpha(F.feature_alpha_dropout)

@@ -5,7 +5,7 @@ Views (``reshape``, ``transpose``, slices) are not here: see ``padiff_shim/tape/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from padiff_shim.table.op import Bools, Sample, method, op
 from padiff_shim.table.reasons import INTEGER, StayNative
 from padiff_shim.torch_versions import channel_shuffle_kernel
 
-from ._declarations import alike, with_axes
+from ._declarations import alike, of, with_axes
 
 MOVED: dict[str, Any] = {"exact": True}
 CASTS = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
@@ -156,10 +156,7 @@ def where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Te
     return torch.where(condition, x, y)
 
 
-@op("x|input", doors=(method("clone", "x"),), samples=(Sample((3, 4)), Sample(())), **MOVED)
-def assign(x: torch.Tensor) -> torch.Tensor:
-    """``torch.clone``, which keeps the strides."""
-    return torch.clone(x)
+assign = op("x|input", name="assign", doors=(method("clone", "x"),), samples=(Sample((3, 4)), Sample(())), **MOVED)(torch.clone)
 
 
 @op("x|input dtype", samples=(), **MOVED)
@@ -238,24 +235,24 @@ def pad3d(x: torch.Tensor, paddings: Any, mode: str, value: float, data_format: 
     return padded.permute(0, 2, 3, 4, 1) if last else padded
 
 
-@op("x|input upscale_factor data_format='NCHW'", samples=(Sample((1, 8, 2, 3), upscale_factor=2),), **MOVED)
-def pixel_shuffle(x: torch.Tensor, upscale_factor: int, data_format: str) -> torch.Tensor:
-    """``F.pixel_shuffle``."""
-    return channels_first(x, data_format, lambda inner: F.pixel_shuffle(inner, upscale_factor))
+def _channels_first(formula: Callable[..., Any], x: torch.Tensor, number: int, data_format: str) -> torch.Tensor:
+    """``torch.nn.functional.pixel_shuffle`` and its like, of channels in front or behind."""
+    last = data_format == "NHWC"
+    out = formula(x.permute(0, 3, 1, 2) if last else x, number)
+    return out.permute(0, 2, 3, 1) if last else out
 
 
-@op("x|input downscale_factor data_format='NCHW'", samples=(Sample((1, 2, 4, 6), downscale_factor=2),), **MOVED)
-def pixel_unshuffle(x: torch.Tensor, downscale_factor: int, data_format: str) -> torch.Tensor:
-    """``F.pixel_unshuffle``."""
-    return channels_first(x, data_format, lambda inner: F.pixel_unshuffle(inner, downscale_factor))
+pixel_shuffle = op("x|input upscale_factor data_format='NCHW'", samples=(Sample((1, 8, 2, 3), upscale_factor=2),), **MOVED)(
+    of(_channels_first, F.pixel_shuffle)
+)
+
+
+pixel_unshuffle = op("x|input downscale_factor data_format='NCHW'", samples=(Sample((1, 2, 4, 6), downscale_factor=2),), **MOVED)(
+    of(_channels_first, F.pixel_unshuffle)
+)
 
 
 @op("x|input groups data_format='NCHW'", samples=(Sample((1, 6, 2, 3), groups=2),), **MOVED)
 def channel_shuffle(x: torch.Tensor, groups: int, data_format: str) -> torch.Tensor:
     """``F.channel_shuffle``."""
-    return channels_first(x, data_format, lambda inner: channel_shuffle_kernel(inner, groups))
-
-
-def channels_first(x: torch.Tensor, data_format: str, formula: Any) -> torch.Tensor:
-    """A formula of images with channels first, for either order."""
-    return formula(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1) if data_format == "NHWC" else formula(x)
+    return _channels_first(channel_shuffle_kernel, x, groups, data_format)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -93,31 +94,10 @@ def _torchs_statistics(
     return out, *running, *saved, x.new_empty(0, dtype=torch.uint8)
 
 
-def _torchs_batch_norm(*arguments: Any) -> tuple[Any, ...]:
-    """``torch.nn.functional.batch_norm`` with its own running variance."""
-    return _normed(_torchs_statistics, *arguments)
-
-
-@op(
-    f"x mean variance scale|weight=None bias=None {_FLAGS}",
-    tensors=5,
-    promote="none",
-    definition=Definition(_torchs_batch_norm),
-    results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
-    writes={1: "mean", 2: "variance"},
-    unwritten=("saved_mean", "saved_variance", "reserve_space"),
-    unread=("bias",),
-    note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
-)
-def batch_norm(*arguments: Any) -> tuple[Any, ...]:
-    """``torch.nn.functional.batch_norm``, and what Paddle keeps beside its result."""
-    return _normed(_of_batch, *arguments)
-
-
 def _normed(
     trained: Callable[..., tuple[Any, ...]], x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any
 ) -> tuple[Any, ...]:
-    """A batch norm whose running statistics ``trained`` computes."""
+    """``torch.nn.functional.batch_norm``, and what Paddle keeps beside its result; ``trained`` computes its running statistics."""
     is_test, momentum, epsilon, data_format, fixed, trainable = flags
     last, mean, variance = data_format[-1] == "C" and x.ndim > 2, mean.detach(), variance.detach()
     x = to_first(x, last)
@@ -136,6 +116,20 @@ def _normed(
         raise NotImplementedError("the batch's statistics outside of training: Paddle's backward takes them for constants")
     out, *others = trained(x, mean, variance, scale, bias, momentum, epsilon)
     return to_last(out, last), *others
+
+
+batch_norm = op(
+    f"x mean variance scale|weight=None bias=None {_FLAGS}",
+    name="batch_norm",
+    tensors=5,
+    promote="none",
+    definition=Definition(functools.partial(_normed, _torchs_statistics)),
+    results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
+    writes={1: "mean", 2: "variance"},
+    unwritten=("saved_mean", "saved_variance", "reserve_space"),
+    unread=("bias",),
+    note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
+)(functools.partial(_normed, _of_batch))
 
 
 class _Asked(torch.autograd.Function):

@@ -6,6 +6,7 @@ Which of equal elements an index names is no rule of Paddle's: it is Torch's cho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ import torch
 from padiff_shim.numerics.ties import Frequent, Running, Selected
 from padiff_shim.table.op import Entry, Sample, c_op, each, function, op
 
-from ._declarations import axes, reduction, rows
+from ._declarations import axes, of, reduction, rows
 from ._faults import whole_to_each
 
 CHOSEN: dict[str, Any] = {"exact": True}
@@ -27,33 +28,35 @@ def _placed(chosen: Any, dtype: torch.dtype = torch.int64) -> tuple[torch.Tensor
     return chosen[0], chosen[1].to(dtype, copy=True)
 
 
-_SHARED = {"faults": whole_to_each(lambda x, axis, keepdim: axis), "copies_result": True, **_REDUCED}
+def _chosen(formula: Callable[..., Any], *arguments: Any) -> tuple[Any, ...]:
+    """``torch.kthvalue`` and its like."""
+    return _placed(formula(*arguments))
 
 
-@reduction(legacy="reduce_max", note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **_SHARED)
-def max_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+def _reduced(formula: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
+    """``torch.amax`` and its like, over Paddle's axes."""
+    return formula(x, axes(axis, x.ndim), keepdim)
+
+
+_SHARED: dict[str, Any] = {
+    "faults": whole_to_each(lambda x, axis, keepdim: axis),
+    "copies_result": True,
+    "note": "equal elements share the gradient; up to Paddle 3.0 each has the whole",
+    **_REDUCED,
+}
+
+
+def _extreme(of_all: Callable[..., Any], over_axes: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.max`` of all elements, ``torch.amax`` over axes; in a gradient the signs of zeros differ."""
     over = axes(axis, x.ndim)
-    return torch.max(x) if len(over) == x.ndim and not keepdim else torch.amax(x, over, keepdim)
+    return of_all(x) if len(over) == x.ndim and not keepdim else over_axes(x, over, keepdim)
 
 
-@reduction(legacy="reduce_min", note="equal elements share the gradient; up to Paddle 3.0 each has the whole", **_SHARED)
-def min_(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
-    """``torch.min`` of all elements, ``torch.amin`` over axes; in a gradient the signs of zeros differ."""
-    over = axes(axis, x.ndim)
-    return torch.min(x) if len(over) == x.ndim and not keepdim else torch.amin(x, over, keepdim)
+max_ = reduction(legacy="reduce_max", **_SHARED)(of(_extreme, torch.max, torch.amax))
+min_ = reduction(legacy="reduce_min", **_SHARED)(of(_extreme, torch.min, torch.amin))
 
-
-@reduction(amp="reduce_amax", copies_result=True, **_REDUCED)
-def amax(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
-    """``torch.amax``."""
-    return torch.amax(x, axes(axis, x.ndim), keepdim)
-
-
-@reduction(amp="reduce_amin", copies_result=True, **_REDUCED)
-def amin(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
-    """``torch.amin``."""
-    return torch.amin(x, axes(axis, x.ndim), keepdim)
+amax = reduction(amp="reduce_amax", copies_result=True, **_REDUCED)(of(_reduced, torch.amax))
+amin = reduction(amp="reduce_amin", copies_result=True, **_REDUCED)(of(_reduced, torch.amin))
 
 
 @op(
@@ -82,7 +85,7 @@ def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple
     return _placed(torch.sort(x, dim=axis, descending=descending, stable=stable))
 
 
-@op(
+kthvalue = op(
     "x k=1 axis=-1 keepdim=False",
     results=("out", "indices"),
     note=_EQUAL,
@@ -90,23 +93,16 @@ def argsort(x: torch.Tensor, axis: int, descending: bool, stable: bool) -> tuple
     refusals=(Sample((3, 4), k=5),),
     ties=Selected(lambda x, k, axis, keepdim: x.movedim(axis, -1)),
     **CHOSEN,
-)
-def kthvalue(x: torch.Tensor, k: int, axis: int, keepdim: bool) -> tuple[Any, ...]:
-    """``torch.kthvalue``."""
-    return _placed(torch.kthvalue(x, k, axis, keepdim))
+)(of(_chosen, torch.kthvalue))
 
-
-@op(
+mode = op(
     "x axis=-1 keepdim=False",
     results=("out", "indices"),
     note=_EQUAL,
     samples=_ROW,
     ties=Frequent(lambda x, axis, keepdim: x.movedim(axis, -1)),
     **CHOSEN,
-)
-def mode(x: torch.Tensor, axis: int, keepdim: bool) -> tuple[Any, ...]:
-    """``torch.mode``."""
-    return _placed(torch.mode(x, axis, keepdim))
+)(of(_chosen, torch.mode))
 
 
 def _middle(x: torch.Tensor, over: tuple[int, ...], keepdim: bool, ignore: bool) -> torch.Tensor:
@@ -133,15 +129,14 @@ def _shared(laid: torch.Tensor, middle: torch.Tensor, ignore: bool) -> torch.Ten
     return torch.where(equal, laid, -torch.inf).amax(-1) if laid.shape[-1] else middle
 
 
-def _median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str, ignore: bool) -> Any:
+def _median(chosen: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool, middle: str) -> Any:
     """``torch.median`` or ``torch.nanmedian``; Paddle's default is the mean of the two in the middle."""
-    if mode == "avg":
+    if middle == "avg":
         x = x if x.dtype == torch.float64 else x.float()
-        return _middle(x, axes(axis, x.ndim), keepdim, ignore)
+        return _middle(x, axes(axis, x.ndim), keepdim, chosen is torch.nanmedian)
     whole = axis is None or (isinstance(axis, (list, tuple)) and len(axis) != 1)
     if whole and axes(axis, x.ndim) != tuple(range(x.ndim)):
         raise NotImplementedError("the lower median over some of several axes")
-    chosen = torch.nanmedian if ignore else torch.median
     if not whole:
         return _placed(chosen(x, axis if isinstance(axis, int) else axis[0], keepdim))
     return chosen(x).reshape([1] * x.ndim) if keepdim else chosen(x)
@@ -158,49 +153,44 @@ _MEAN = (
 )
 
 
-@op(
+median = op(
     "x axis=None keepdim=False mode='avg'",
     promote="none",
     python="paddle.median",
     note=_MEAN,
     ties=_MIDDLES,
     samples=_MIDDLE,
-)
-def median(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
-    """The median along an axis, or of all."""
-    return _median(x, axis, keepdim, mode, False)
+)(of(_median, torch.median))
 
-
-@op(
+nanmedian = op(
     "x axis=None keepdim=False mode='avg'",
     promote="none",
     python="paddle.nanmedian",
     note=_MEAN,
     ties=_MIDDLES,
     samples=(*_MIDDLE, Sample((2, 3, 4), axis=[0, 2])),
-)
-def nanmedian(x: torch.Tensor, axis: Any, keepdim: bool, mode: str) -> Any:
-    """The same of what is not NaN."""
-    return _median(x, axis, keepdim, mode, True)
+)(of(_median, torch.nanmedian))
 
 
-_RUNNING = each(_ROW, dtype=("int64", "int32"))
+_RUNS = each(_ROW, dtype=("int64", "int32"))
 
 
 def _along(x: torch.Tensor, axis: int, dtype: Any) -> torch.Tensor:
     return x.movedim(axis, -1)
 
 
-@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, ties=Running(_along, torch.cummax), **CHOSEN)
-def cummax(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
-    """``torch.cummax``."""
-    return _placed(torch.cummax(x, axis), dtype)
+def _running(formula: Callable[..., Any], x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
+    return _placed(formula(x, axis), dtype)
 
 
-@op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNNING, ties=Running(_along, torch.cummin), **CHOSEN)
-def cummin(x: torch.Tensor, axis: int, dtype: torch.dtype) -> tuple[Any, ...]:
-    """``torch.cummin``."""
-    return _placed(torch.cummin(x, axis), dtype)
+cummax = op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNS, ties=Running(_along, torch.cummax), **CHOSEN)(
+    of(_running, torch.cummax)
+)
+
+
+cummin = op("x axis=-1 dtype='int64'", results=("out", "indices"), samples=_RUNS, ties=Running(_along, torch.cummin), **CHOSEN)(
+    of(_running, torch.cummin)
+)
 
 
 _ARGUMENTS = (
@@ -235,13 +225,6 @@ _EXTREME: dict[str, Any] = {
 }
 
 
-@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmax"), amp="arg_max", **_EXTREME)
-def argmax(x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
-    """``torch.argmax``."""
-    return _index(torch.argmax, x, axis, keepdim, dtype)
+argmax = op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmax"), amp="arg_max", **_EXTREME)(of(_index, torch.argmax))
 
-
-@op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmin"), amp="arg_min", **_EXTREME)
-def argmin(x: torch.Tensor, axis: Any, keepdim: bool, dtype: torch.dtype) -> torch.Tensor:
-    """``torch.argmin``."""
-    return _index(torch.argmin, x, axis, keepdim, dtype)
+argmin = op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmin"), amp="arg_min", **_EXTREME)(of(_index, torch.argmin))

@@ -218,32 +218,27 @@ def _kinds(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     return (*chosen, *(sample.also(pooling_type="avg", exclusive=False) for sample in samples[1:4]))
 
 
-@op(
+pool2d = op(
     _POOL,
+    name="pool2d",
     legacy=_older("pool2d", _POOL),
     note=_NOTE,
     deviations=_MEANS,
     ties=_maxima(2),
     samples=_kinds(_samples((2, 3, 7, 6))),
     faults=scanned(2) | _rounded_shares(2, 5),
-)
-def pool2d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.max_pool2d`` and ``avg_pool2d``, over one axis too, and the adaptive ones."""
-    return _pool(2, *arguments)
+)(functools.partial(_pool, 2))
 
-
-@op(
+pool3d = op(
     _over_three(_POOL),
+    name="pool3d",
     legacy=_older("pool3d", _over_three(_POOL)),
     note=_NOTE,
     deviations=_MEANS,
     ties=_maxima(3),
     faults=scanned(3) | _rounded_shares(3, 5),
     samples=_kinds(_samples((1, 3, 4, 5, 4))),
-)
-def pool3d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.max_pool3d`` and ``avg_pool3d``, and the adaptive ones."""
-    return _pool(3, *arguments)
+)(functools.partial(_pool, 3))
 
 
 _PLANES = Pools(lambda x, *how: x.flatten(2))
@@ -255,32 +250,27 @@ def _indexed(x: tuple[int, ...]) -> tuple[Sample, ...]:
     return plain, padded_, adaptive
 
 
-@op(
+max_pool2d_with_index = op(
     _INDEXED,
+    name="max_pool2d_with_index",
     legacy=_older("max_pool2d_with_index", _INDEXED),
     results=("out", "mask"),
     note=_NOTE,
     ties=_PLANES,
     faults=SKIPPED,
     samples=_indexed((2, 3, 7, 6)),
-)
-def max_pool2d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """``torch.nn.functional.max_pool2d(..., return_indices=True)``, over one axis too, and the adaptive one."""
-    return _with_index(2, *arguments)
+)(functools.partial(_with_index, 2))
 
-
-@op(
+max_pool3d_with_index = op(
     _over_three(_INDEXED),
+    name="max_pool3d_with_index",
     legacy=_older("max_pool3d_with_index", _over_three(_INDEXED)),
     results=("out", "mask"),
     note=_NOTE,
     ties=_PLANES,
     faults=SKIPPED,
     samples=_indexed((1, 3, 4, 5, 4)),
-)
-def max_pool3d_with_index(*arguments: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """``torch.nn.functional.max_pool3d(..., return_indices=True)`` and the adaptive one."""
-    return _with_index(3, *arguments)
+)(functools.partial(_with_index, 3))
 
 
 def _mean_samples(x: tuple[int, ...]) -> tuple[Sample, ...]:
@@ -300,36 +290,31 @@ def _mean_door(n: int) -> Any:
     )
 
 
-@op(
+avg_pool2d = op(
     _MEAN,
+    name="avg_pool2d",
     c=False,
     amp="pool2d",
     deviations=_MEANS,
     doors=(_mean_door(2),),
     samples=_mean_samples((2, 3, 7, 6)),
     faults=_rounded_shares(2, 6, 5),
-)
-def avg_pool2d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.avg_pool2d``, with its divisor."""
-    return _divided(2, *arguments)
+)(functools.partial(_divided, 2))
 
-
-@op(
+avg_pool3d = op(
     _over_three(_MEAN),
+    name="avg_pool3d",
     c=False,
     amp="pool3d",
     deviations=_MEANS,
     doors=(_mean_door(3),),
     samples=_mean_samples((1, 2, 4, 5, 4)),
     faults=_rounded_shares(3, 6, 5),
-)
-def avg_pool3d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.avg_pool3d``, with its divisor."""
-    return _divided(3, *arguments)
+)(functools.partial(_divided, 3))
 
-
-@op(
+lp_pool2d = op(
     _LP,
+    name="lp_pool2d",
     deviations={"float64": "Paddle sums in float32", "gradient float64": "Paddle sums in float32"},
     legacy=_older("lp_pool2d", _LP.replace("ksize", "kernel_size")),
     samples=(
@@ -337,10 +322,7 @@ def avg_pool3d(*arguments: Any) -> torch.Tensor:
         Sample((2, 3, 7, 6), kernel_size=[1, 3], norm_type=3.0, positive=True),
     ),
     faults=_powers(2),
-)
-def lp_pool2d(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.lp_pool2d``, over one axis too."""
-    return _power(2, *arguments)
+)(functools.partial(_power, 2))
 
 
 @op(

@@ -201,16 +201,10 @@ def binomial(count: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
     return torch.binomial(count.to(prob.dtype), prob).long()
 
 
-@op("x", random=always, gradient=False)
-def standard_gamma(x: torch.Tensor) -> torch.Tensor:
-    """What ``torch.distributions.Gamma`` draws."""
-    return standard_gamma_kernel(x)
+standard_gamma = op("x", name="standard_gamma", random=always, gradient=False)(standard_gamma_kernel)
 
 
-@op("x|alpha", random=always, gradient=False)
-def dirichlet(x: torch.Tensor) -> torch.Tensor:
-    """What ``torch.distributions.Dirichlet`` draws."""
-    return dirichlet_kernel(x)
+dirichlet = op("x|alpha", name="dirichlet", random=always, gradient=False)(dirichlet_kernel)
 
 
 @op("x temperature=1.0 hard=False axis=-1", random=always)

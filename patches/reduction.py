@@ -10,7 +10,7 @@ import torch
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, c_op, each, op
 
-from ._declarations import REDUCED, REDUCED_EMPTY, all_of, axes, reduction
+from ._declarations import REDUCED, REDUCED_EMPTY, all_of, axes, of, reduction
 from ._faults import quotients
 
 _NARROW_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16})
@@ -74,7 +74,9 @@ _SPREADS = (
 )
 
 
-def _spread(formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, correction: float) -> torch.Tensor:
+def _spread(
+    formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float
+) -> torch.Tensor:
     """``torch.std`` or ``torch.var``, where something is left to divide by."""
     over, less = axes(axis, x.ndim), correction if unbiased is None else int(bool(unbiased))
     if math.prod(x.shape[place] for place in over) <= less:
@@ -82,16 +84,9 @@ def _spread(formula: Any, x: torch.Tensor, axis: Any, unbiased: bool | None, kee
     return formula(x, over, correction=less, keepdim=keepdim)
 
 
-@op(_SPREAD, promote="same", python="paddle.std", samples=_SPREADS)
-def std(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
-    """``torch.std``."""
-    return _spread(torch.std, x, axis, unbiased, keepdim, correction)
+std = op(_SPREAD, promote="same", python="paddle.std", samples=_SPREADS)(of(_spread, torch.std))
 
-
-@op(_SPREAD, promote="same", python="paddle.var", samples=_SPREADS)
-def var(x: torch.Tensor, axis: Any, unbiased: bool | None, keepdim: bool, name: Any, correction: float) -> torch.Tensor:
-    """``torch.var``."""
-    return _spread(torch.var, x, axis, unbiased, keepdim, correction)
+var = op(_SPREAD, promote="same", python="paddle.var", samples=_SPREADS)(of(_spread, torch.var))
 
 
 @op(
@@ -143,16 +138,12 @@ def _running(formula: Any, x: torch.Tensor, axis: int, flatten: bool, exclusive:
     return formula(x, axis)
 
 
-@op(_RUNNING, inplace=True, legacy=True, complex=True, samples=_ALONG, refusals=(Sample((3, 4), axis=7),))
-def cumsum(x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> torch.Tensor:
-    """``torch.cumsum``."""
-    return _running(torch.cumsum, x, axis, flatten, exclusive, reverse)
+cumsum = op(_RUNNING, inplace=True, legacy=True, complex=True, samples=_ALONG, refusals=(Sample((3, 4), axis=7),))(
+    of(_running, torch.cumsum)
+)
 
 
-@op(_RUNNING, legacy=True, samples=_ALONG)
-def logcumsumexp(x: torch.Tensor, axis: int, flatten: bool, exclusive: bool, reverse: bool) -> torch.Tensor:
-    """``torch.logcumsumexp``."""
-    return _running(torch.logcumsumexp, x, axis, flatten, exclusive, reverse)
+logcumsumexp = op(_RUNNING, legacy=True, samples=_ALONG)(of(_running, torch.logcumsumexp))
 
 
 @op(

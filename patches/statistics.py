@@ -8,7 +8,7 @@ import torch
 
 from padiff_shim.table.op import Fault, Floats, Ints, Sample, each, function, op
 
-from ._declarations import ROUNDED, with_axes
+from ._declarations import ROUNDED, of, with_axes
 from ._faults import correlation, half_centred
 from ._norm_faults import CDIST, PDIST
 
@@ -126,20 +126,16 @@ def _area(formula: Any, y: torch.Tensor, x: torch.Tensor | None, dx: float | Non
     return formula(y, x, dim=axis)
 
 
-@op(_AREA, tensors=2, promote="same", python="paddle.trapezoid", samples=_AREAS, deviations=ROUNDED)
-def trapezoid(y: torch.Tensor, x: torch.Tensor | None, dx: float | None, axis: int) -> torch.Tensor:
-    """``torch.trapezoid``."""
-    return _area(torch.trapezoid, y, x, dx, axis)
+trapezoid = op(_AREA, tensors=2, promote="same", python="paddle.trapezoid", samples=_AREAS, deviations=ROUNDED)(
+    of(_area, torch.trapezoid)
+)
 
 
-@op(
+cumulative_trapezoid = op(
     _AREA,
     tensors=2,
     promote="same",
     python="paddle.cumulative_trapezoid",
     samples=_AREAS,
     deviations=ROUNDED,
-)
-def cumulative_trapezoid(y: torch.Tensor, x: torch.Tensor | None, dx: float | None, axis: int) -> torch.Tensor:
-    """``torch.cumulative_trapezoid``."""
-    return _area(torch.cumulative_trapezoid, y, x, dx, axis)
+)(of(_area, torch.cumulative_trapezoid))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -87,18 +88,16 @@ bicubic_interp = _interpolation("bicubic", 2, 3, 5, 4)
 trilinear_interp = _interpolation("trilinear", 1, 2, 4, 3, 3)
 
 
-@op(
+interp_antialias = op(
     _CALL.format("bilinear"),
+    name="interp_antialias",
     deviations=_DOUBLE,
     samples=each(
         (Sample((1, 2, 9, 7), out_h=4, out_w=3), Sample((1, 2, 5, 4), out_h=7, out_w=9)),
         interp_method=("bilinear", "bicubic"),
         align_corners=(False, True),
     ),
-)
-def interp_antialias(*arguments: Any) -> torch.Tensor:
-    """``torch.nn.functional.interpolate`` with ``antialias=True``."""
-    return _interpolated(*arguments, antialias=True)
+)(functools.partial(_interpolated, antialias=True))
 
 
 grid_sample = op(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import math
@@ -61,6 +62,11 @@ def expression(function: Callable[..., Any], excerpt: Excerpt) -> str:
     Raises:
         PadiffShimError: the function has neither a public name nor a definition at the top of a module.
     """
+    if isinstance(function, functools.partial):  # a formula that several ops share
+        excerpt.imports.add("import functools")
+        first = [expression(value, excerpt) if callable(value) else repr(value) for value in function.args]
+        more = [f"{name}={value!r}" for name, value in function.keywords.items()]
+        return f"functools.partial({', '.join([expression(function.func, excerpt), *first, *more])})"
     name = getattr(function, "__name__", "")
     for home in _HOMES:
         framework = importlib.import_module(home)
