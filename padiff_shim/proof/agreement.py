@@ -462,7 +462,7 @@ def _twin(value: Value, moved: Trace) -> Value | None:
 
 
 def _unit(tensor: torch.Tensor) -> float:
-    return float(torch.finfo(tensor.dtype).eps) if tensor.is_floating_point() else 0.0
+    return float(torch.finfo(tensor.dtype).eps) if tensor.is_floating_point() or tensor.is_complex() else 0.0
 
 
 def rounding_noise(generator: torch.Generator) -> Any:
@@ -476,6 +476,9 @@ def add_noise(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> 
 
     A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position.
     """
+    if tensor.is_conj() or tensor.is_neg():
+        return  # the memory of another
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     large = tensor.numel() > 2 * PIECE and tensor.is_contiguous()
     shape = (2 * PIECE,) if large else tensor.shape
     noise = torch.rand(shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0).to(tensor.dtype)
@@ -503,14 +506,14 @@ class Noise(LooksOn):
 
     def __init__(self, dtype: str, *, first: bool = False) -> None:
         super().__init__()
-        self._dtype, self._most = TORCH_DTYPES[dtype], 1 if first else None
+        self._unit, self._most = torch.finfo(TORCH_DTYPES[dtype]).eps, 1 if first else None
         self._touch = rounding_noise(torch.Generator().manual_seed(0))
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if not is_passive(function):
             for tensor in tensors_in(result if result is not None else args[:1])[: self._most]:
-                if tensor.dtype is self._dtype:  # not the counters of steps
+                if _unit(tensor) == self._unit:  # not the counters of steps
                     self._touch(tensor)
         return result
 

@@ -788,7 +788,7 @@ def run_with_roundings(side: ModelSide, tables: Iterable[torch.Tensor], seed: in
     generator = torch.Generator().manual_seed(seed)
     pairs = [(table.clone(), table.clone()) for table in tables]  # the first may be memory that the run writes
     for _, moved in pairs:
-        add_noise(torch.view_as_real(moved) if moved.is_complex() else moved, UNIT, generator)
+        add_noise(moved, UNIT, generator)
     return side.run_wide(lambda *_: WithTables(pairs))
 
 

@@ -75,9 +75,9 @@ class Matching:
                     once[value.count].append(value)
             for value in [value for value in several[side] if value not in matched[side]]:
                 row = _sample(value) if once else None
-                for other in [] if row is None else once[row.numel()]:
+                for other in [] if row is None else once[len(row)]:
                     expected, actual = (other, value) if side else (value, other)
-                    if _close(numbers(row), numbers(other.tensor), self._tolerance(expected)):
+                    if _close(row, numbers(other.tensor), self._tolerance(expected)):
                         self._same[expected, actual] = True
                         self.of_second.setdefault(actual, expected)
                         self.of_first.setdefault(expected, actual)
@@ -216,11 +216,11 @@ def _of_several(value: Value) -> bool:
 
 
 def _sample(value: Value) -> torch.Tensor | None:
-    """The first sample of a value that is the same for all samples; else None."""
+    """The numbers of the first sample of a value that is the same for all samples; else None."""
     tensor = value.tensor
     if tensor.dim() < 2 or len(tensor) < 2 or not bool((tensor[0] == tensor[-1]).all()):
         return None
-    return tensor[:1] if bool((tensor == tensor[:1]).all()) else None
+    return numbers(tensor[:1]) if bool((tensor == tensor[:1]).all()) else None
 
 
 def _kept(value: Value) -> list[tuple[int, bytes]]:
@@ -229,7 +229,7 @@ def _kept(value: Value) -> list[tuple[int, bytes]]:
     A mask holds zeros, in every row, and elsewhere numbers so far below that no softmax sees them.
     """
     least, greatest = value.ends[:2]
-    if greatest != 0.0 or not least <= -FILLED or value.tensor.dim() < 2:
+    if greatest != 0.0 or not least <= -FILLED or value.tensor.dim() < 2 or value.tensor.is_complex():
         return []
     left = value.tensor == 0.0
     if not bool((left | (value.tensor <= -FILLED)).all() and left.any(-1).all()):

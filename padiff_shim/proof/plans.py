@@ -34,7 +34,7 @@ from .arguments import ApiCall, call_of_frame, call_of_movement, call_of_op, cop
 from .trace import Capture, Onlooker
 
 _TORCHS_NAMES = {
-    "real": "select", "imag": "select",
+    "real": "select", "imag": "select", "conj": "_conj",
     "multiply": "mul", "subtract": "sub", "divide": "div", "concat": "cat", "elementwise_pow": "pow", "cast": "_to_copy",
     "equal": "eq", "not_equal": "ne", "greater_than": "gt", "greater_equal": "ge", "less_than": "lt", "less_equal": "le",
 }  # fmt: skip
@@ -136,7 +136,7 @@ class OnTorch(Substituting):
         if self.capture is None or door.op.name not in self.of_complex:
             with paused(), paddle.no_grad():
                 pairs = [leaves(answer) for answer in (result, door.native(*args, **kwargs))]
-            sides = [[to_torch(tensor.detach()) for _, tensor in tensors] for tensors in pairs]
+            sides = [[to_torch(tensor.detach()) for _, tensor in tensors if _is_held(tensor)] for tensors in pairs]
             self.of_complex[door.op.name] = len(sides[0]) == len(sides[1]) and all(map(_alike, *sides))
         return result if self.of_complex[door.op.name] else None
 
@@ -231,7 +231,7 @@ class InWider(OnTorch):
     def _promoted(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], make: Callable[..., Any]) -> Any:
         """A result; where Paddle makes narrower floats of whole numbers (``uint8 / 255.``), that of the same numbers as floats."""
         operands = [leaf for _, leaf in leaves((args, kwargs)) if _is_held(leaf)]
-        narrow = type(result) in TENSOR_TYPES and result.dtype in self._widened.narrower
+        narrow = type(result) in TENSOR_TYPES and result.dtype in self._widened.wide
         if not narrow or not operands or any(leaf.dtype in FLOATS for leaf in operands):
             return result
         try:
@@ -348,8 +348,8 @@ def _is_held(leaf: Any) -> bool:
 
 
 def _alike(result: torch.Tensor, native: torch.Tensor) -> bool:
-    """Whether two results are the same up to rounding."""
-    digits = torch.finfo(result.dtype).eps ** 0.5 if result.dtype.is_floating_point or result.is_complex() else 0.0
+    """Whether two results are the same up to rounding, which is float32's: in that Paddle computes complex128's ``exp``, too."""
+    digits = torch.finfo(torch.float32).eps ** 0.5 if result.dtype.is_floating_point or result.is_complex() else 0.0
     alike = result.shape == native.shape and result.dtype == native.dtype
     return alike and torch.allclose(result, native, digits, digits, equal_nan=True)
 
@@ -386,33 +386,36 @@ def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str 
 # programs, and what has a narrower dtype all the same (an attribute that is no buffer) is widened in front of a call.
 
 
-_NARROWER = {"float64": ("float32", *HALF_NAMES), "float32": tuple(HALF_NAMES)}  # what is widened to a dtype
+_WIDE = {  # what is widened, and to what
+    "float64": {"complex64": "complex128", **dict.fromkeys(("float32", *HALF_NAMES), "float64")},
+    "float32": dict.fromkeys(HALF_NAMES, "float32"),
+}
 
 
 class WiderDtype(TorchFunctionMode):
-    """Within it Torch's functions make and read ``dtype`` where the program says a narrower one."""
+    """Within it Torch's functions make and read ``dtype`` where the program says a narrower one; of complex numbers its own."""
 
     def __init__(self, dtype: str) -> None:
         super().__init__()
-        self._dtype = TORCH_DTYPES[dtype]
-        self._narrower = frozenset(TORCH_DTYPES[name] for name in _NARROWER[dtype])
-        self._casts = {torch.Tensor.float: torch.float32, torch.Tensor.half: torch.float16, torch.Tensor.bfloat16: torch.bfloat16}
+        self._wide = {TORCH_DTYPES[name]: TORCH_DTYPES[wide] for name, wide in _WIDE[dtype].items()}
+        names = {"float": "float32", "half": "float16", "bfloat16": "bfloat16", "cfloat": "complex64"}
+        self._casts = {getattr(torch.Tensor, method): TORCH_DTYPES[name] for method, name in names.items()}
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(function, "__name__", ""), kwargs or {}
-        if self._casts.get(function) in self._narrower:
-            return args[0].to(self._dtype)
+        if (cast := self._casts.get(function)) in self._wide:
+            return args[0].to(self._wide[cast])
         if name in ("__get__", "__set__") or "out" in kwargs:
             return function(*args, **kwargs)
         change = self._of_dtype if _writes(name) else self._of_value
         return function(*_changed(args, change), **_changed(kwargs, change))
 
     def _of_dtype(self, value: Any) -> Any:
-        return self._dtype if isinstance(value, torch.dtype) and value in self._narrower else value
+        return self._wide.get(value, value) if isinstance(value, torch.dtype) else value
 
     def _of_value(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            return value.to(self._dtype) if value.dtype in self._narrower and not value.requires_grad else value
+            return value.to(self._wide[value.dtype]) if value.dtype in self._wide and not value.requires_grad else value
         return self._of_dtype(value)
 
 
@@ -420,9 +423,8 @@ class PaddleWidened:
     """The same for the arguments of Paddle's calls."""
 
     def __init__(self, dtype: str) -> None:
-        self.name, self._dtype = dtype, PADDLE_DTYPES[dtype]
-        self._names = _NARROWER[dtype]
-        self.narrower = frozenset(PADDLE_DTYPES[name] for name in self._names)
+        self.name, self._names = dtype, _WIDE[dtype]
+        self.wide = {PADDLE_DTYPES[name]: PADDLE_DTYPES[wide] for name, wide in self._names.items()}
 
     def __call__(self, name: str, arguments: Any) -> Any:
         """The arguments of a call, widened; ``name``: of its op."""
@@ -430,15 +432,15 @@ class PaddleWidened:
 
     def _of_dtype(self, value: Any) -> Any:
         if type(value) is str:
-            return self.name if value in self._names else value
-        return self._dtype if type(value) is type(self._dtype) and value in self.narrower else value
+            return self._names.get(value, value)
+        return self.wide.get(value, value) if type(value) is type(PADDLE_DTYPES["float32"]) else value
 
     def _of_value(self, value: Any) -> Any:
         if type(value) in TENSOR_TYPES:
-            if value.dtype not in self.narrower or not value.stop_gradient or not value._is_initialized():
+            if value.dtype not in self.wide or not value.stop_gradient or not value._is_initialized():
                 return value
             with paused():
-                return value.astype(self.name)
+                return value.astype(self.wide[value.dtype])
         return self._of_dtype(value)
 
 

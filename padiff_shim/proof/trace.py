@@ -29,7 +29,7 @@ Optimizer = Any  # of paddle.optimizer or torch.optim
 # The same elements in another shape, memory or object: no calls of a trace, for frameworks need different numbers of them.
 SAME = frozenset({
     "view", "_unsafe_view", "_reshape_alias", "reshape", "permute", "t", "transpose", "unsqueeze", "squeeze", "expand", "detach",
-    "alias", "clone", "contiguous", "lift_fresh", "lift_fresh_copy", "view_as_real", "view_as_complex", "_conj", "resolve_conj",
+    "alias", "clone", "contiguous", "lift_fresh", "lift_fresh_copy", "view_as_real", "view_as_complex", "resolve_conj",
     "resolve_neg", "flatten", "unflatten", "swapaxes", "movedim", "numpy_T",
 })  # fmt: skip
 ARRANGING = frozenset({
@@ -191,7 +191,8 @@ _API = {  # operators that no function of Torch's API is called by -> the functi
     **dict.fromkeys(("_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "cudnn_batch_norm"), "batch_norm"),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), "nll_loss"),
     "_safe_softmax": "softmax", "_prelu_kernel": "prelu", "_cdist_forward": "cdist", "_pdist_forward": "pdist",
-    "log_sigmoid_forward": "logsigmoid", "im2col": "unfold", "col2im": "fold", "_unsafe_view": "view", "_to_copy": "to",
+    "log_sigmoid_forward": "logsigmoid", "_conj": "conj", "_neg_view": "neg",
+    "im2col": "unfold", "col2im": "fold", "_unsafe_view": "view", "_to_copy": "to",
 }  # fmt: skip
 _PRODUCTS = {"addmm": "linear", "mm": "linear", "bmm": "matmul", "baddbmm": "matmul"}  # unless the line says otherwise
 _OF_OPERATORS = {"half_to_float", "transposed", "N", "C", "HxW", "output_mask"}  # arguments that the functions have not
@@ -638,7 +639,7 @@ class Capture(WithTables):
             for tensor, wanted in zip([*results, *updated], forced):
                 if wanted is not None:
                     self._overwrite(tensor, wanted, again=view)
-        elif self._touch is not None and not moves and results[0].is_floating_point():
+        elif self._touch is not None and not moves and (results[0].is_floating_point() or results[0].is_complex()):
             self._touch(node, results[0])
         self._read(node)
         for tensor in results:
@@ -853,7 +854,7 @@ def _address(tensor: torch.Tensor) -> int:
 
 
 def _place(tensor: torch.Tensor) -> tuple[Any, ...]:
-    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg()
 
 
 def _in_another_shape(known: torch.Tensor, tensor: torch.Tensor) -> bool:

@@ -1,11 +1,15 @@
 """Programs of complex numbers, which the table declares for few ops: spectra, rotary positions."""
 
+import math
+
+import numpy as np
 import paddle
 import pytest
 import torch
 from test_sceptics import numbers, pair
 
 from padiff_shim import ProofVerdict, prove
+from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -105,3 +109,72 @@ def test_a_transform_along_other_axes():
     proof = prove(*pair(port, original, out=("Linear", 8, 3)), numbers(8, 8, 8))
     assert len(proof.mistakes) == 1, str(proof)
     assert "write axes=[-2, -1]" in proof.mistakes[0].text
+
+
+ANGLES = {  # of a time embedding, as ports write its sines and cosines
+    "polar": lambda e: paddle.polar(paddle.ones_like(e), e),
+    "exp": lambda e: paddle.exp(paddle.complex(paddle.zeros_like(e), e)),  # Paddle's kernel for complex128 has float32's digits
+    "cast": lambda e: paddle.exp(e.astype("complex64") * 1j),
+    "parts": lambda e: paddle.complex(e.cos(), e.sin()),
+}
+
+
+def embedding(turn, *, base=10000.0, exchanged=False, doubled=1):
+    def port(self, x, t):
+        steps = paddle.pow(paddle.to_tensor(base), -paddle.arange(8, dtype="float32") / 8)
+        turns = turn(t.astype("float32").unsqueeze(1) * steps * doubled)
+        parts = [turns.imag(), turns.real()]
+        return x + self.t(paddle.concat(parts[::-1] if exchanged else parts, -1))
+
+    def original(self, x, t):
+        angles = t[:, None].float() * torch.exp(-math.log(10000) * torch.arange(8).float() / 8)
+        return x + self.t(torch.cat([angles.sin(), angles.cos()], -1))
+
+    return pair(port, original, t=("Linear", 16, 8))
+
+
+def times():
+    return numbers(3, 8), np.array([3, 500, 999])
+
+
+@pytest.mark.parametrize("turn", ANGLES.values(), ids=ANGLES)
+def test_angles_of_complex_numbers(turn):
+    assert prove(*embedding(turn), times())
+
+
+@pytest.mark.parametrize("mistake", [{"base": 1000.0}, {"exchanged": True}, {"doubled": 2}], ids=["base", "exchanged", "doubled"])
+@pytest.mark.parametrize("turn", ANGLES.values(), ids=ANGLES)
+def test_a_mistake_in_angles_of_complex_numbers(turn, mistake):
+    proof = prove(*embedding(turn, **mistake), times())
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert proof.mistakes[0].paddle.file == __file__
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_sum_over_complex_channels(wrong):
+    """Of a Fourier neural operator: zeros of complex64 are joined to it."""
+
+    def port(self, x):
+        weight = paddle.as_complex(self.w.weight.T.contiguous().reshape([4, 4, 5, 2]))
+        waves = paddle.einsum("bix,iox->box", paddle.fft.rfft(x)[..., :5], weight.conj() if wrong else weight)
+        return paddle.fft.irfft(paddle.concat([waves, paddle.zeros([2, 4, 4], "complex64")], -1), n=16)
+
+    def original(self, x):
+        waves = torch.zeros(2, 4, 9, dtype=torch.cfloat)
+        weight = torch.view_as_complex(self.w.weight.reshape(4, 4, 5, 2))
+        waves[..., :5] = torch.einsum("bix,iox->box", torch.fft.rfft(x)[..., :5], weight)
+        return torch.fft.irfft(waves, n=16)
+
+    assert bool(prove(*pair(port, original, w=("Linear", 40, 4)), numbers(2, 4, 16))) is not wrong
+
+
+def test_a_conjugate_that_is_missing():
+    def port(self, x):
+        return paddle.fft.irfft(paddle.fft.rfft(self.a(x)) * paddle.fft.rfft(self.b(x)))
+
+    def original(self, x):
+        return torch.fft.irfft(torch.fft.rfft(self.a(x)) * torch.conj(torch.fft.rfft(self.b(x))))
+
+    (mistake,) = prove(*pair(port, original, a=("Linear", 16, 16), b=("Linear", 16, 16)), numbers(4, 16)).mistakes
+    assert mistake.cause is Cause.MISSING
+    assert "paddle.conj(" in mistake.write

@@ -118,6 +118,7 @@ _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "max_pool2d_with_indices": _max_pool,
     "native_batch_norm": _batch_norm,
     **{name: functools.partial(_first_of, name) for name in ("argmax", "argmin")},
+    "_conj": lambda operands, _: f"paddle.conj({operands[0]})",
     "neg": lambda operands, _: f"(-{operands[0]})",
     "bitwise_not": lambda operands, _: f"paddle.logical_not({operands[0]})",
     "arange": lambda _, words: f"paddle.arange({', '.join(_bounds(words))})",
