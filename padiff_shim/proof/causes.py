@@ -608,6 +608,9 @@ def _forward_pairs(matching: Matching) -> Iterator[tuple[TraceCall, TraceCall]]:
             yield value.node, partner.node
 
 
+GOES_ON = tr("a gradient goes back here, in the original it ends: write detach() or paddle.no_grad() as there")
+
+
 # ---- The first difference of two regions of calls behind wrong values, laid side by side.
 
 WINDOW = 40  # calls of each side
@@ -858,8 +861,7 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
     here = (pair for pair in _forward_pairs(matching) if (pair[1].site, pair[1].layer) == (alone.site, alone.layer))
     partner = next((original for original, port in here if kind(original) == kind(port)), None) if alone.backward else None
     if partner is not None:
-        text = tr("a gradient goes back here, in the original it ends: write detach() or paddle.no_grad() as there")
-        cause, both = Cause.GRAPH_GOES_ON, CallPair(partner, alone)
+        cause, text, both = Cause.GRAPH_GOES_ON, GOES_ON, CallPair(partner, alone)
     return cause, text, both
 
 

@@ -19,15 +19,16 @@ import paddle
 from paddle.base.dygraph import base
 
 from ..dispatch.call_site import CallSite, call_site, is_library
-from ..measure.bits import same_bits
+from ..measure.bits import largest, largest_element
 from ..present.annotations import Patch
 from ..text import listed, tr, with_fields
 from ..trees import is_tensor
 from ..weights.mapping import Mapping
 from ..weights.tree import Slot
 from . import agreement
-from .agreement import RunOutcome
+from .agreement import RunOutcome, floor_of
 from .bits.source import in_place
+from .causes import BACKWARD, GOES_ON
 from .expressions import Rewrite, operands_detached
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .fixes import fix_of_detached, fix_of_training
@@ -151,10 +152,13 @@ def _is_paddles(file: str) -> bool:
 
 
 @contextlib.contextmanager
-def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing) -> Iterator[list[Mistake]]:
-    """Within it the port's graph goes on where the original's does: these ends are mistakes. ``differing``: of two runs."""
+def mending_ends(
+    original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing, runs: tuple[RunOutcome, RunOutcome]
+) -> Iterator[list[Mistake]]:
+    """Within it the port's graph goes on where the original's does: these ends are mistakes. ``differing``: of these ``runs``."""
     mistakes: list[Mistake] = []
-    if not (differing.missing or (differing.backward and not (differing.forward or differing.loss))):
+    wrong = agreement.far_apart(agreement.outputs(*runs), original.epsilon**0.5)
+    if not (differing.missing or (differing.backward and not wrong)):
         yield mistakes
         return
     before = port.drawing
@@ -171,14 +175,15 @@ def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differ
         return attempted(port.run)
 
     try:
-        expected, actual = original.run(), run(())
+        actual = run(())
         ends, undone = (watched[0].ends if watched else []), list[int]()
-        apart = _apart(mapping, expected, actual)
+        expected = original.run() if ends else None
+        apart = _apart(original, mapping, expected, actual)
         for group in [[end] for end in ends] + ([ends] if len(ends) > 1 else []):
             numbers = [end.number for end in group if end.number not in undone]
             if not any(apart) or not numbers:
                 break
-            after = _apart(mapping, expected, run([*undone, *numbers]))
+            after = _apart(original, mapping, expected, run([*undone, *numbers]))
             if after < apart:
                 apart, undone = after, [*undone, *numbers]
         mended = [end for end in ends if end.number in undone]
@@ -192,28 +197,36 @@ def mending_ends(original: TorchSide, port: PaddleSide, mapping: Mapping, differ
         port.forget_wide()
 
 
-def with_graphs_ended(mistakes: list[Mistake], original: TorchSide, port: PaddleSide, mapping: Mapping) -> list[Mistake]:
-    """The mistakes; of a graph that goes on with the operand to detach: each of its line is tried, in memory."""
-    going_on = [mistake for mistake in mistakes if mistake.cause is Cause.GRAPH_GOES_ON]
-    if not going_on or sys.version_info < (3, 11):
+def with_graphs_ended(
+    mistakes: list[Mistake], original: TorchSide, port: PaddleSide, mapping: Mapping, parts: Collection[str]
+) -> list[Mistake]:
+    """The mistakes; of a graph that goes on with the operand to detach: each of its line is tried, in memory.
+
+    ``parts``: of a run, in which they show. Where the backward alone is wrong, a graph that goes on may look like other calls.
+    """
+    going_on, alone = [mistake for mistake in mistakes if mistake.cause is Cause.GRAPH_GOES_ON], set(parts) == {BACKWARD}
+    if not (going_on or alone) or sys.version_info < (3, 11):
         return mistakes
     expected = original.run()
-    apart, ended, fix = _apart(mapping, expected, port.run()), going_on[0], None
+    apart, ended, fix = _apart(original, mapping, expected, port.run()), mistakes[0], None
 
     def run_with(patch: Patch) -> RunOutcome:
         with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}):
             return port.run()
 
-    for mistake in going_on:
+    for mistake in going_on or mistakes:
         place = mistake.paddle
         for patch in map(Rewrite.patch, operands_detached(place.file, place.line)) if place else ():
-            after = _apart(mapping, expected, attempted(functools.partial(run_with, patch))) if patch else apart
-            if after < apart and patch is not None:
+            after = _apart(original, mapping, expected, attempted(functools.partial(run_with, patch))) if patch else apart
+            if after < apart and patch is not None and (going_on or not any(after)):
                 apart, ended, fix = after, mistake, Fix(" ".join(patch.after.split()), patch.file, patch.line, patch=patch)
     if fix is None:
         return mistakes
-    rest = [mistake for mistake in mistakes if any(apart) or mistake is ended or mistake not in going_on]
-    return [replace(mistake, write=fix.text, fix=fix) if mistake is ended else mistake for mistake in rest]
+    mended = [] if any(apart) else mistakes if alone else going_on
+    rest = [mistake for mistake in mistakes if mistake is ended or mistake not in mended]
+    text = ended.text if going_on else GOES_ON
+    ending = replace(ended, cause=Cause.GRAPH_GOES_ON, text=text, write=fix.text, fix=fix)
+    return [ending if mistake is ended else mistake for mistake in rest]
 
 
 def trained_otherwise(original: TorchSide, port: PaddleSide, mapping: Mapping, differing: Differing) -> Iterator[Mistake]:
@@ -246,14 +259,16 @@ def _is_buffer(slot: Slot) -> bool:
     return slot.weight is not None and slot.weight.buffer
 
 
-def _apart(mapping: Mapping, original: RunOutcome, port: RunOutcome | None) -> tuple[int, int]:
-    """How many gradients one side alone has, and how many differ."""
-    rows = [] if port is None else agreement.gradients(mapping, original, port)
-    if port is None:
+def _apart(side: TorchSide, mapping: Mapping, original: RunOutcome | None, port: RunOutcome | None) -> tuple[int, int]:
+    """How many gradients one side alone has, and how many differ by half of the digits: sums may round in another order."""
+    if original is None or port is None:
         return sys.maxsize, 0
+    rows = agreement.gradients(mapping, original, port)
     alone = sum((expected is None) is not (actual is None) for _, expected, actual in rows)
-    differ = sum(a is not None and b is not None and not same_bits(a, b) for _, a, b in rows)
-    return alone, differ
+    both = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
+    least = floor_of(side.dtype()) * max((largest_element(expected) for expected, _ in both), default=0.0)  # one may be 0 else
+    far = [a.shape != b.shape or largest(a, b) > max(side.epsilon**0.5 * largest_element(a), least) for a, b in both]
+    return alone, sum(far)
 
 
 def _shows(before: RunOutcome | None, after: RunOutcome | None) -> bool:

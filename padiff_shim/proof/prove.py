@@ -437,7 +437,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     try:
         with (
             mending_settings(original, port, mapping, (expected, actual)) as otherwise,
-            mending_ends(original, port, mapping, differing) as ends,
+            mending_ends(original, port, mapping, differing, (expected, actual)) as ends,
         ):
             located = locate(original, port, mapping) if differing.first or differing.missing else Located([], True, 0.0)
     except NotWider as error:
@@ -459,7 +459,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         *trained_otherwise(original, port, mapping, differing),
         *otherwise,
         *ends,
-        *with_graphs_ended(mistakes(differences_left, port.layers), original, port, mapping),
+        *with_graphs_ended(mistakes(differences_left, port.layers), original, port, mapping, located.parts),
     ]
     plain = differing.shapes or differing.missing or located.unexplained
     agreed = not proof.mistakes and located.over and not plain

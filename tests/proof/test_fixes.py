@@ -390,6 +390,15 @@ WRONG = {
         "paddle.to_tensor(LABELS[1]), paddle.to_tensor(LABELS[2]), reduction='sum')",
         "F.ctc_loss(torch.log_softmax(q.permute(1, 0, 2), -1), *(torch.tensor(side) for side in LABELS))",
     ),
+    "detached too little": (  # the forward rounds otherwise in the same bits
+        "((F.softmax(q @ k.transpose([0, 2, 1]) / math.sqrt(8), -1) @ k - q) ** 2).mean()",
+        "F.mse_loss(F.scaled_dot_product_attention(q, k, k), q.detach())",
+    ),
+    "detached too little behind rounding": ("q / (1 + paddle.exp(-q)) * F.sigmoid(k)", "F.silu(q) * torch.sigmoid(k.detach())"),
+    "detached too much": (
+        "(q - q.mean(-1, keepdim=True)) / paddle.sqrt(q.var(-1, False, keepdim=True).detach() + 1e-5)",
+        "F.layer_norm(q, (8,))",
+    ),
 }
 MODULE = """\
 import math
@@ -428,14 +437,15 @@ def test_what_is_written_for_one_mistake_mends_it(kind, tmp_path):
     model = loaded(written(tmp_path, "original", "torch", original, theirs)).Model()
     file = written(tmp_path, "wrong", "paddle", result, layer)
     x = np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32")
-    proof = prove(loaded(file).Model(), model, x, phase="forward")
+    phase = "both" if "detach()" in result + original else "forward"
+    proof = prove(loaded(file).Model(), model, x, phase=phase)
     (mistake,) = proof.mistakes
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
     assert mistake.fix.file == str(file)
     assert mistake.fix.patch is not None, str(proof)
     mended = tmp_path / "mended.py"
     mended.write_text(mistake.fix.patch.apply(file.read_text()))
-    assert prove(loaded(mended).Model(), model, x, phase="forward"), mended.read_text()
+    assert prove(loaded(mended).Model(), model, x, phase=phase), mended.read_text()
 
 
 TRAINED = """\
