@@ -20,7 +20,8 @@ from ..dispatch.call_site import CallSite, at_line
 from ..frameworks.memory import TORCH_DTYPES
 from ..text import joined, listed, tr
 from ..trees import as_array, copied
-from ..weights.mapping import Mapping, Pair
+from ..weights.mapping import Mapping
+from ..weights.pairing import Pair
 from ..weights.transfer import made_before
 from . import agreement
 from .agreement import Array, RunOutcome

@@ -11,7 +11,8 @@ import numpy as np
 import paddle
 
 from ..trees import as_array, copied
-from ..weights.mapping import Mapping, Pair
+from ..weights.mapping import Mapping
+from ..weights.pairing import Pair
 from ..weights.transfer import carry
 from .agreement import Array
 from .programs import ModelSide, PaddleSide, TorchSide

@@ -5,7 +5,7 @@ The helpers for ``rules=`` of :func:`padiff_shim.transfer_weights` and :func:`pa
 """
 
 from .mapping import Mapping as Mapping
-from .mapping import Pair as Pair
+from .pairing import Pair as Pair
 from .rules import as_is as as_is
 from .rules import cast as cast
 from .rules import concat as concat

@@ -31,7 +31,7 @@ import torch
 from ..errors import ArgumentError, PadiffShimError, described
 from ..text import tr
 from . import tree
-from .pairing import AS_DESCRIBED, SlotPair, name_of
+from .pairing import AS_DESCRIBED, Pair
 from .rules import Cast
 from .tree import AS_IS, Shape, Slot, ViewStep, WeightSide, narrow, permute, select, take, unflatten
 
@@ -123,7 +123,7 @@ def _with_architecture(config: Any, kind: type) -> Any:
 class Answer(NamedTuple):
     """The answer of a description for two models: pairs, names of weights without counterpart, and notes."""
 
-    pairs: list[SlotPair]
+    pairs: list[Pair]
     alone: list[str]
     notes: list[str]
 
@@ -147,12 +147,10 @@ def by_description(
     if not any(answer):
         raise ArgumentError("{of} names no weights of these two models", of=description.of)
     if wanted is not None:
-        arranged = {
-            name_of(pair.paddle) for pair in answer.pairs if not (pair.rule is None and pair.torch.whole and pair.paddle.whole)
-        }
-        pairs = [pair for pair in answer.pairs if not (arranged | wanted).isdisjoint((name_of(pair.torch), name_of(pair.paddle)))]
+        arranged = {pair.paddle for pair in answer.pairs if pair.rule is not None or not all(slot.whole for slot in pair.slots)}
+        pairs = [pair for pair in answer.pairs if not (arranged | wanted).isdisjoint((pair.torch, pair.paddle))]
         answer = Answer(pairs, [name for name in answer.alone if name in wanted], answer.notes)
-    spoken = {*answer.alone, *(name_of(slot) for pair in answer.pairs for slot in (pair.torch, pair.paddle))}
+    spoken = {*answer.alone, *(name for pair in answer.pairs for name in (pair.torch, pair.paddle))}
     for side in (torch_side, paddle_side):
         take(side, lambda slot: slot.weight is not None and slot.weight.name in spoken)
     return answer
@@ -234,7 +232,7 @@ class _Statements:
     def answer(self) -> Answer:
         source, target = self._directed()
         lines, notes = self._read(source, target)
-        pairs: list[SlotPair] = []
+        pairs: list[Pair] = []
         for name, parts in self._engine(lines, source, target).items():
             pairs += _pairs_of(target.slots[name], [(source.slots[key], part) for key, part in parts], source is self._sides[0])
         alone = []
@@ -395,7 +393,7 @@ def _part_of(entry: Any) -> tuple[str, _Part]:
     )
 
 
-def _pairs_of(target: Slot, parts: Sequence[tuple[Slot, _Part]], is_torch: bool) -> Iterator[SlotPair]:
+def _pairs_of(target: Slot, parts: Sequence[tuple[Slot, _Part]], is_torch: bool) -> Iterator[Pair]:
     """The pairs of one weight of the target; parts that lie evenly are one pair."""
     groups: dict[Any, list[_Part]] = {}
     for slot, part in parts:
@@ -403,7 +401,7 @@ def _pairs_of(target: Slot, parts: Sequence[tuple[Slot, _Part]], is_torch: bool)
     for (source, axes, dtype), group in groups.items():
         for source_view, target_view in _views(source, target, axes, _joined(group)):
             ends = (source_view, target_view) if is_torch else (target_view, source_view)
-            yield SlotPair(*ends, AS_DESCRIBED, cast=Cast(dtype) if dtype else None)
+            yield Pair(*ends, AS_DESCRIBED, cast=Cast(dtype) if dtype else None)
 
 
 def _joined(parts: list[_Part]) -> list[_Part]:
@@ -536,10 +534,10 @@ def _of_entries(description: Description, torch_names: _Vocabulary, paddle_names
     return Answer(pairs, [], notes)
 
 
-def _of_action(source: Slot, target: Slot, action: Any, index: int | None) -> SlotPair | None:
+def _of_action(source: Slot, target: Slot, action: Any, index: int | None) -> Pair | None:
     """The pair of one entry; None if shapes do not fit."""
     if callable(action):
-        return SlotPair(source, target, AS_DESCRIBED, rule=lambda value: torch.as_tensor(np.array(action(value.numpy()))))
+        return Pair(source, target, AS_DESCRIBED, rule=lambda value: torch.as_tensor(np.array(action(value.numpy()))))
     last = len(source.shape) - 1
     if action == "transpose" and last == 1:
         source = source.at(permute(1, 0))
@@ -550,4 +548,4 @@ def _of_action(source: Slot, target: Slot, action: Any, index: int | None) -> Sl
         source = source.at(narrow(last, index * share, (index + 1) * share))
     elif action is not None:
         return None
-    return SlotPair(source, target, AS_DESCRIBED) if source.shape == target.shape else None
+    return Pair(source, target, AS_DESCRIBED) if source.shape == target.shape else None

@@ -10,7 +10,8 @@ from typing import TypeVar
 from ..errors import nearest
 from ..text import tr
 from . import tree
-from .mapping import Mapping, Pair
+from .mapping import Mapping
+from .pairing import Pair
 from .tree import Shape, Weight, WeightSide
 
 _Thing = TypeVar("_Thing")

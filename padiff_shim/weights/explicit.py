@@ -13,15 +13,15 @@ from ..errors import ArgumentError, described, unknown
 from ..text import joined, logged, tr
 from . import tree
 from .layer_matching import Matcher
-from .pairing import BY_MAP, BY_RULE, SlotPair, fit, name_of, turned
+from .pairing import BY_MAP, BY_RULE, Pair, fit, name_of, turned
 from .reading import view
 from .rules import Parts, Reordered, Rules, Stack, captured, filled
 from .tree import Blocks, Slot, WeightSide, permute, reordered, select, take
 
 
-def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
+def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[Pair]:
     """The pairs that ``split``, ``concat``, ``unstack`` and ``stack`` ask for."""
-    pairs: list[SlotPair] = []
+    pairs: list[Pair] = []
     for rule in rules.making_pairs():
         for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
             for name in list(whole.weights):
@@ -59,7 +59,7 @@ class _Whole:
     values: tuple[str, ...]
     ending: str
 
-    def parts(self, parts: Parts) -> list[SlotPair]:
+    def parts(self, parts: Parts) -> list[Pair]:
         whole, first = self.whole.weights[self.name], self.other.weights.get(filled(parts.names[0], self.values, "rules"))
         if first is not None and len(whole.shape) == len(first.shape) + 1 and parts.axis == 0 and parts.groups == 1:
             return self.stacked(Stack(parts.names))  # one of each expert
@@ -67,14 +67,14 @@ class _Whole:
         others = [self._part(filled(name, self.values, "rules")) for name in parts.names]
         return self._pairs(slot, parts, others)
 
-    def stacked(self, stack: Stack) -> list[SlotPair]:
+    def stacked(self, stack: Stack) -> list[Pair]:
         slot = _slot(self.whole, self.name, stacked=True)
         patterns = [filled(name, self.values, "rules") for name in stack.names]
         inner = stack.inner
         count = len(patterns) if not isinstance(inner, Parts) and len(patterns) > 1 else slot.shape[0] if slot.shape else 0
         if not count or slot.shape[0] != count:
             raise self._refused(tr("it is {shape}, a stack of {count} weights", shape=list(slot.shape), count=count or tr("no")))
-        pairs: list[SlotPair] = []
+        pairs: list[Pair] = []
         for number in range(count):
             spoken = patterns if isinstance(inner, Parts) else [patterns[number % len(patterns)]]
             others = [self._part(name.replace("{}", str(number))) for name in spoken]
@@ -127,7 +127,7 @@ class _Whole:
             )
         return Blocks(groups=parts.groups).split(slot, others, parts.axis)
 
-    def _pairs(self, slot: Slot, parts: Parts | None, others: list[Slot]) -> list[SlotPair]:
+    def _pairs(self, slot: Slot, parts: Parts | None, others: list[Slot]) -> list[Pair]:
         pairs = []
         for share, part in self._shares(slot, parts, others) if parts else zip([slot], others):
             if share.shape != part.shape:
@@ -139,7 +139,7 @@ class _Whole:
                         whole=list(share.shape),
                     )
                 )
-            pairs.append(SlotPair.of(self.whole.framework, share, part, BY_RULE))
+            pairs.append(Pair.of(self.whole.framework, share, part, BY_RULE))
         return pairs
 
     def _refused(self, reason: str) -> ArgumentError:
@@ -154,7 +154,7 @@ def _holds(slot: Slot, others: list[Slot]) -> bool:
 
 def reordered_pairs(
     torch: Slot, paddle: Slot, order: Reordered, refused: Callable[[str], Exception], note: str = BY_RULE
-) -> list[SlotPair]:
+) -> list[Pair]:
     """The pairs of the blocks of two weights that hold the same blocks, each in its own order.
 
     Raises the error that ``refused`` makes of a reason if they do not.
@@ -171,7 +171,7 @@ def reordered_pairs(
     ways = reordered(order.torch, order.paddle, order.axis, torch.shape[order.axis])
     if not ways:
         raise refused(tr("{shape} rows cannot be divided into such blocks", shape=torch.shape[order.axis]))
-    return [SlotPair(torch.at(*torch_steps), paddle.at(*paddle_steps), note) for torch_steps, paddle_steps in ways]
+    return [Pair(torch.at(*torch_steps), paddle.at(*paddle_steps), note) for torch_steps, paddle_steps in ways]
 
 
 def _slot(side: WeightSide, *spoken: str, stacked: bool = False) -> Slot:
@@ -201,7 +201,7 @@ class Used(NamedTuple):
 BY_USE = logged("paired by its use")
 
 
-def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
+def by_use(used: Sequence[Used], torch_side: WeightSide, paddle_side: WeightSide) -> list[Pair]:
     """The pairs of these weights, as far as they fit."""
     pairs = []
     for use in used:
@@ -242,7 +242,7 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
         torch_slot, paddle_slot = _slot(torch_side, torch_name), _slot(paddle_side, paddle_name)
         pair = fit(torch_slot, paddle_slot, "", BY_MAP)
         if pair is None and callable(rules.changing(torch_name, paddle_name)):
-            pair = SlotPair(torch_slot, paddle_slot, BY_MAP)
+            pair = Pair(torch_slot, paddle_slot, BY_MAP)
         if pair is None:
             raise ArgumentError(
                 "layer_map: {torch_name} {shape} and {paddle_name} {paddle_shape} differ in shape",
@@ -288,7 +288,7 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
     )
 
 
-def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[SlotPair]:
+def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[Pair]:
     """Pairs of one name and other shapes whose values a rule changes: no matcher could know that they belong together."""
     pairs = []
     shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
@@ -300,21 +300,21 @@ def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide
                 and paddle_holder
                 and fit(torch_holder[0], paddle_holder[0], torch_holder[1] or paddle_holder[1]) is None
             ):
-                pairs.append(SlotPair(torch_holder[0], paddle_holder[0]))
+                pairs.append(Pair(torch_holder[0], paddle_holder[0]))
                 for side, slot in ((torch_side, torch_holder[0]), (paddle_side, paddle_holder[0])):
                     take(side, partial(is_, slot))
     return pairs
 
 
-def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[SlotPair]:
+def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[Pair]:
     """Pairs of weights that found no partner, where a rule makes the shape of exactly one target.
 
     Among several the one of the same name or layer is taken; ``layers``: which layers belong together.
     """
 
     def fits(source: Slot, target: Slot) -> bool:
-        pair = SlotPair.of(src.framework, source, target)
-        change = rules.changing(name_of(pair.torch), name_of(pair.paddle))
+        pair = Pair.of(src.framework, source, target)
+        change = rules.changing(pair.torch, pair.paddle)
         if not callable(change):
             return False
         try:
@@ -324,8 +324,8 @@ def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list
         return target.weight is not None and tuple(getattr(made, "shape", ())) == target.weight.shape
 
     def is_near(source: Slot, target: Slot) -> bool:
-        pair = SlotPair.of(src.framework, source, target)
-        names = name_of(pair.torch), name_of(pair.paddle)
+        pair = Pair.of(src.framework, source, target)
+        names = pair.torch, pair.paddle
         (torch_layer, torch_role), (paddle_layer, paddle_role) = map(tree.place_of, names)
         in_layers = layers.get(torch_layer) == paddle_layer and torch_role == paddle_role
         return in_layers or tree.words_of(names[0]) == tree.words_of(names[1])
@@ -336,5 +336,5 @@ def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list
         near = [target for target in fitting if is_near(slot, target)] or fitting
         if len(near) == 1:
             targets.remove(near[0])
-            pairs.append(SlotPair.of(src.framework, slot, near[0]))
+            pairs.append(Pair.of(src.framework, slot, near[0]))
     return pairs

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ..text import logged
 from . import pairing, tree
-from .pairing import ORDER, Choice, SlotPair, fit, name_of, pair_slots, without_ones
+from .pairing import ORDER, Choice, Pair, fit, name_of, pair_slots, without_ones
 from .tree import LayerNode, Shape, Slot, WeightSide, grouped, remembered, unique_pairs
 
 Pairs = list[tuple[LayerNode, LayerNode, str]]
@@ -245,7 +245,7 @@ class Matcher:
         self.ordered = ordered
         self.units: list[UnitPair] = []
         self.scopes: list[tuple[LayerNode, LayerNode]] = []  # layers with layers below, paired as wholes
-        self.slots: list[SlotPair] = []
+        self.slots: list[Pair] = []
         self.choices: list[Choice] = []
         self.left: tuple[list[LayerNode], list[LayerNode]] = ([], [])
         self.ranks = BuildOrder()
@@ -431,8 +431,8 @@ class Matcher:
             pair = fit(torch, paddle, torch_kind or paddle_kind)
             if pair is not None:
                 self.slots.append(pair)
-                _without(pool.ts, pair.torch)
-                _without(pool.ps, pair.paddle)
+                _without(pool.ts, pair.torch_slot)
+                _without(pool.ps, pair.paddle_slot)
         return False
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from ..errors import ArgumentError
 from ..frameworks import settings
@@ -19,83 +17,12 @@ from ..measure.bits import largest
 from ..present.annotations import Finding
 from ..present.document import Column, Document, Items, ListItem, Notes, Table
 from ..present.result import Presented
-from ..text import from_log, joined, many, marked, shown, tr
-from .pairing import Choice
-from .reading import sides_of, synchronise, view
-from .rules import Cast
-from .tree import OTHER, Shape, Slot, Weight, WeightSide, canonical, grouped, in_words, own_layout
+from ..text import from_log, joined, many, shown, tr
+from .pairing import Choice, Pair
+from .reading import sides_of, synchronise
+from .tree import OTHER, Slot, Weight, WeightSide, grouped, own_layout
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Moves:
-    """A function of a weight whose result holds elements of its argument, none of them twice.
-
-    Args:
-        index: for each element of the result its place in the argument, both flattened.
-        shape: the shape of the result.
-        size: the number of the argument's elements.
-    """
-
-    index: torch.Tensor
-    shape: tuple[int, ...]
-    size: int
-
-    @property
-    def inverse(self) -> torch.Tensor | None:
-        """For each element of the argument its place in the result; None if some are dropped."""
-        return torch.argsort(self.index) if self.index.numel() == self.size else None
-
-    def of(self, values: Array) -> Array:
-        """The function's result for an array."""
-        moved: Array = values.reshape(-1)[self.index.numpy()].reshape(self.shape)
-        return moved
-
-
-def moves(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Moves | None:
-    """How a function of a tensor moves its elements, as two trials show; None if it does anything else to them."""
-    size = math.prod(shape)
-    try:
-        places = torch.as_tensor(function(torch.arange(size, dtype=torch.float64).reshape(shape)))
-        index = places.reshape(-1).to(torch.int64)
-        values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-        made = torch.as_tensor(function(values.clone())).reshape(-1)
-    except Exception:  # the weight's own values raise the same error later
-        return None
-    known = bool((index == places.reshape(-1)).all()) and bool(((index >= 0) & (index < size)).all())
-    if not known or index.unique().numel() != index.numel() or not torch.equal(made, values.reshape(-1)[index]):
-        return None
-    return Moves(index, tuple(places.shape), size)
-
-
-def is_affine(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
-    """Whether a function is a linear map and a shift, so that the adjoint of the map transforms gradients."""
-    generator = torch.Generator().manual_seed(0)
-    first_values, second_values = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
-    try:
-        together, first, second, zero = (
-            torch.as_tensor(function(value))
-            for value in (first_values + second_values, first_values.clone(), second_values.clone(), torch.zeros_like(first_values))
-        )
-        if not torch.allclose(
-            together + zero, first + second, rtol=1e-9, atol=1e-9 * float(first.abs().max() + second.abs().max())
-        ):
-            return False
-        adjoint(function, shape, np.ones(tuple(together.shape)))
-    except Exception:  # the result is no tensor, or autograd cannot follow it
-        return False
-    return True
-
-
-def adjoint(function: Callable[[Any], Any], shape: tuple[int, ...], gradient: Array) -> Array:
-    """The gradient with respect to a function's argument of that shape, from the gradient with respect to its result."""
-    with torch.enable_grad():
-        start = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
-        result = function(start * 1)
-        back = torch.autograd.grad(result, start, torch.from_numpy(np.ascontiguousarray(gradient, dtype=np.float64)))[0]
-    adjoined: Array = back.numpy().astype(gradient.dtype)
-    return adjoined
 
 
 TURNED, RESHAPED, SWAPPED = "transposed", "reshaped", "swapped"
@@ -235,141 +162,6 @@ def _turned(pair: Pair, torch_values: torch.Tensor, paddle_values: torch.Tensor)
         return ""
     stored = own_layout(pair.paddle_slot, paddle_values)  # [in, out] filled with the elements of [out, in] in memory order
     return RESHAPED if torch.equal(torch_values.reshape(-1), stored.reshape(-1)) else ""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A weight of the Torch module, or a part of it, and its partner in the Paddle layer.
-
-    Args:
-        torch_slot, paddle_slot: the places of the weight in both models.
-        note: a remark for the reader.
-        rule: a function of the caller that makes the values of one side from the other's, or None.
-        rule_from: the side whose values are the function's argument.
-        moves: how the function moves elements, if it does nothing else to them.
-        cast: set if values may be rounded on the way.
-        undecided: why nothing tells whether a square matrix has to be transposed; "" if something does.
-        doubted: whether another weight would fit as well, so that only the order of construction decides.
-        turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
-    """
-
-    torch_slot: Slot
-    paddle_slot: Slot
-    note: str = ""
-    rule: Callable[[Any], Any] | None = None
-    rule_from: str = "torch"
-    moves: Moves | None = None
-    cast: Cast | None = None
-    undecided: str = ""
-    doubted: bool = False
-    turnable: bool = False
-
-    def slot(self, framework: str) -> Slot:
-        return self.torch_slot if framework == "torch" else self.paddle_slot
-
-    def name(self, framework: str) -> str:
-        """The name on one side; "" if that side has no such weight."""
-        weight = self.slot(framework).weight
-        return weight.name if weight else ""
-
-    @property
-    def torch(self) -> str:
-        """The name in the Torch module's ``state_dict``."""
-        return self.name("torch")
-
-    @property
-    def paddle(self) -> str:
-        """The name in the Paddle layer's ``state_dict``."""
-        return self.name("paddle")
-
-    def shape(self, framework: str) -> Shape | None:
-        """The stored shape of the whole weight on one side; None if that side has no such weight."""
-        weight = self.slot(framework).weight
-        return weight.shape if weight else None
-
-    @property
-    def transform(self) -> str:
-        """The transformation on the way, in words; "" for a plain copy."""
-        if self.rule is not None:
-            return marked("by rule")
-        if self.torch_slot.weight is None or self.paddle_slot.weight is None:
-            return marked("absent")
-        ends = dict.fromkeys(in_words(self.slot(side)) for side in (self.rule_from, OTHER[self.rule_from]))
-        words = [" to ".join(filter(None, ends))] if any(ends) else []
-        layouts = {self.torch_slot.layout, self.paddle_slot.layout}
-        if "transposed" in layouts and len(layouts) > 1:
-            words.append(marked("transposed"))
-        elif self.torch_slot.steps == self.paddle_slot.steps and self.shape("torch") != self.shape("paddle"):
-            words.append(marked("reshaped"))
-        return ", ".join(words)
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether each side's whole weight holds the elements of the other's, rearranged."""
-        whole = self.torch_slot.whole and self.paddle_slot.whole
-        return whole and (self.rule is None or (self.moves is not None and self.moves.inverse is not None))
-
-    @functools.cached_property
-    def has_gradient(self) -> bool:
-        """Whether the gradients of both sides can be compared: they cannot if a function on the way is no affine map."""
-        shape = self.shape(self.rule_from)
-        return self.rule is None or self.moves is not None or (shape is not None and is_affine(self.rule, shape))
-
-    def in_common(self, framework: str, values: Array, *, gradient: bool = False) -> Array | None:
-        """Values or a gradient of one side's weight in the layout in which both sides are compared; None if there is none.
-
-        Without a function this is the canonical layout of the pair. With a function f of the caller, w' = f(w), values are compared
-        as f(w) and w', and gradients as g and J^T g', where J is the Jacobian of f: for one loss, g = J^T g'. If f only moves
-        elements, both are rearrangements, exact to the last bit.
-        """
-        if self.rule is None:
-            laid_out: Array = canonical(self.slot(framework), values)
-            return laid_out
-        is_source = framework == self.rule_from
-        if self.moves is not None:
-            return self.moves.of(values) if is_source else values
-        if not gradient:
-            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if is_source else values
-        if not self.has_gradient:
-            return None
-        return values if is_source else adjoint(self.rule, self.shape(self.rule_from) or (), values)
-
-    def values(self, side: WeightSide) -> Tensor:
-        """The present values of one side, in the layout in which both are compared.
-
-        Raises:
-            ArgumentError: the side belongs to another model.
-        """
-        slot = self.slot(side.framework)
-        weight = slot.weight
-        assert weight is not None
-        now = side.weights.get(weight.name)
-        if now is None or now.shape != weight.shape:
-            raise ArgumentError(
-                "the mapping was made for another {framework} model: {name} {shape}",
-                framework=side.framework.title(),
-                name=repr(weight.name),
-                shape=list(weight.shape),
-            )
-        values = view(side.tensors[weight.name])
-        if self.rule is None:
-            return canonical(slot, values).cpu()
-        return (torch.as_tensor(self.rule(values.clone())) if self.rule_from == side.framework else values).cpu()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The pair as plain data."""
-        shapes = {side: self.shape(side) for side in ("torch", "paddle")}
-        return {
-            "torch": self.torch or None,
-            "paddle": self.paddle or None,
-            **{f"{side}_shape": None if shape is None else list(shape) for side, shape in shapes.items()},
-            "transform": self.transform,
-            "note": self.note,
-        }
-
-    def noted(self, note: str) -> Pair:
-        """The pair with a further note."""
-        return replace(self, note="; ".join(filter(None, (self.note, note)))) if note not in self.note else self
 
 
 @dataclass(repr=False)

@@ -15,9 +15,14 @@ from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
 
-from ..text import logged, tr
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError
+from ..text import logged, marked, tr
 from . import tree
-from .rules import Cast
+from .reading import view
+from .rules import Array, Cast, Moves, adjoint, is_affine
 from .tree import (
     AS_IS,
     FLAT,
@@ -28,7 +33,9 @@ from .tree import (
     Shape,
     Slot,
     WeightSide,
+    canonical,
     grouped,
+    in_words,
     permute,
     reordered,
     select,
@@ -41,32 +48,42 @@ SQUARE = "square"
 BY_RULE, BY_MAP, AS_DESCRIBED = logged("by rule"), logged("by layer_map"), logged("as its description says")
 
 
+def name_of(slot: Slot) -> str:
+    """The name of a slot's weight; "" if it is absent."""
+    return slot.weight.name if slot.weight else ""
+
+
 @dataclass(frozen=True)
-class SlotPair:
-    """Two slots with one canonical shape.
+class Pair:
+    """A weight of the Torch module, or a part of it, and its partner in the Paddle layer.
 
     Args:
+        torch_slot, paddle_slot: the places of the weight in both models.
         note: a remark for the reader.
+        rule: a function of the caller that makes the values of one side from the other's, or None.
+        rule_from: the side whose values are the function's argument.
+        moves: how the function moves elements, if it does nothing else to them.
+        cast: set if values may be rounded on the way.
         undecided: why nothing tells whether a square matrix has to be transposed; "" if something does.
-        doubted: whether others would fit as well, so that only the order of construction decides.
+        doubted: whether another weight would fit as well, so that only the order of construction decides.
         turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
         lies: of a Linear's matrix in a state dict, the layout that its shape shows, or :data:`SQUARE`, which shows none.
-        rule: a function that makes the Paddle side's values, if a model describes its weights so.
-        cast: set if values may be rounded on the way.
     """
 
-    torch: Slot
-    paddle: Slot
+    torch_slot: Slot
+    paddle_slot: Slot
     note: str = ""
+    rule: Callable[[Any], Any] | None = None
+    rule_from: str = "torch"
+    moves: Moves | None = None
+    cast: Cast | None = None
     undecided: str = ""
     doubted: bool = False
     turnable: bool = False
     lies: str = ""
-    rule: Callable[[Any], Any] | None = None
-    cast: Cast | None = None
 
     @classmethod
-    def of(cls, side: str, own: Slot, other: Slot, note: str = "") -> SlotPair:
+    def of(cls, side: str, own: Slot, other: Slot, note: str = "") -> Pair:
         """The pair of a slot of that side and one of the other."""
         return cls(own, other, note) if side == "torch" else cls(other, own, note)
 
@@ -75,16 +92,118 @@ class SlotPair:
         """Whether the caller, or a description, says that the slots belong together."""
         return self.note in (BY_RULE, BY_MAP, AS_DESCRIBED)
 
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        return self.torch_slot, self.paddle_slot
+
     def slot(self, framework: str) -> Slot:
-        return self.torch if framework == "torch" else self.paddle
+        return self.torch_slot if framework == "torch" else self.paddle_slot
+
+    def name(self, framework: str) -> str:
+        """The name on one side; "" if that side has no such weight."""
+        return name_of(self.slot(framework))
+
+    @property
+    def torch(self) -> str:
+        """The name in the Torch module's ``state_dict``."""
+        return self.name("torch")
+
+    @property
+    def paddle(self) -> str:
+        """The name in the Paddle layer's ``state_dict``."""
+        return self.name("paddle")
+
+    def shape(self, framework: str) -> Shape | None:
+        """The stored shape of the whole weight on one side; None if that side has no such weight."""
+        weight = self.slot(framework).weight
+        return weight.shape if weight else None
+
+    @property
+    def transform(self) -> str:
+        """The transformation on the way, in words; "" for a plain copy."""
+        if self.rule is not None:
+            return marked("by rule")
+        if self.torch_slot.weight is None or self.paddle_slot.weight is None:
+            return marked("absent")
+        ends = dict.fromkeys(in_words(self.slot(side)) for side in (self.rule_from, OTHER[self.rule_from]))
+        words = [" to ".join(filter(None, ends))] if any(ends) else []
+        layouts = {self.torch_slot.layout, self.paddle_slot.layout}
+        if "transposed" in layouts and len(layouts) > 1:
+            words.append(marked("transposed"))
+        elif self.torch_slot.steps == self.paddle_slot.steps and self.shape("torch") != self.shape("paddle"):
+            words.append(marked("reshaped"))
+        return ", ".join(words)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether each side's whole weight holds the elements of the other's, rearranged."""
+        whole = self.torch_slot.whole and self.paddle_slot.whole
+        return whole and (self.rule is None or (self.moves is not None and self.moves.inverse is not None))
+
+    @functools.cached_property
+    def has_gradient(self) -> bool:
+        """Whether the gradients of both sides can be compared: they cannot if a function on the way is no affine map."""
+        shape = self.shape(self.rule_from)
+        return self.rule is None or self.moves is not None or (shape is not None and is_affine(self.rule, shape))
+
+    def in_common(self, framework: str, values: Array, *, gradient: bool = False) -> Array | None:
+        """Values or a gradient of one side's weight in the layout in which both sides are compared; None if there is none.
+
+        Without a function this is the canonical layout of the pair. With a function f of the caller, w' = f(w), values are compared
+        as f(w) and w', and gradients as g and J^T g', where J is the Jacobian of f: for one loss, g = J^T g'. If f only moves
+        elements, both are rearrangements, exact to the last bit.
+        """
+        if self.rule is None:
+            laid_out: Array = canonical(self.slot(framework), values)
+            return laid_out
+        is_source = framework == self.rule_from
+        if self.moves is not None:
+            return self.moves.of(values) if is_source else values
+        if not gradient:
+            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if is_source else values
+        if not self.has_gradient:
+            return None
+        return values if is_source else adjoint(self.rule, self.shape(self.rule_from) or (), values)
+
+    def values(self, side: WeightSide) -> Tensor:
+        """The present values of one side, in the layout in which both are compared.
+
+        Raises:
+            ArgumentError: the side belongs to another model.
+        """
+        slot = self.slot(side.framework)
+        weight = slot.weight
+        assert weight is not None
+        now = side.weights.get(weight.name)
+        if now is None or now.shape != weight.shape:
+            raise ArgumentError(
+                "the mapping was made for another {framework} model: {name} {shape}",
+                framework=side.framework.title(),
+                name=repr(weight.name),
+                shape=list(weight.shape),
+            )
+        values = view(side.tensors[weight.name])
+        if self.rule is None:
+            return canonical(slot, values).cpu()
+        return (torch.as_tensor(self.rule(values.clone())) if self.rule_from == side.framework else values).cpu()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The pair as plain data."""
+        shapes = {side: self.shape(side) for side in ("torch", "paddle")}
+        return {
+            "torch": self.torch or None,
+            "paddle": self.paddle or None,
+            **{f"{side}_shape": None if shape is None else list(shape) for side, shape in shapes.items()},
+            "transform": self.transform,
+            "note": self.note,
+        }
+
+    def noted(self, note: str) -> Pair:
+        """The pair with a further note."""
+        return replace(self, note="; ".join(filter(None, (self.note, note)))) if note not in self.note else self
 
 
-def name_of(slot: Slot) -> str:
-    """The name of a slot's weight; "" if it is absent."""
-    return slot.weight.name if slot.weight else ""
-
-
-def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: str = "") -> list[SlotPair]:
+def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: str = "") -> list[Pair]:
     """The pairs of the weights of two units: by role, then by shape and the words of their names, then in order of construction.
 
     The order of construction pairs nothing unless it is known, or there is no choice.
@@ -96,7 +215,7 @@ def pair_slots(torch: LayerNode, paddle: LayerNode, ordered: bool = True, note: 
     pairs += left.by_order(ordered)
     pairs += left.but_for_ones()
     # A weight that only stands for an absent one needs no partner.
-    absent = [SlotPair(Slot(slot.role, None, slot.shape, fill=slot.neutral), slot) for slot in left.ps if slot.neutral is not None]
+    absent = [Pair(Slot(slot.role, None, slot.shape, fill=slot.neutral), slot) for slot in left.ps if slot.neutral is not None]
     return pairs + absent
 
 
@@ -109,12 +228,12 @@ class _Left:
     kind: str
     note: str
 
-    def _take(self, pair: SlotPair, torch_slot: Slot, paddle_slot: Slot) -> SlotPair:
+    def _take(self, pair: Pair, torch_slot: Slot, paddle_slot: Slot) -> Pair:
         self.ts.remove(torch_slot)
         self.ps.remove(paddle_slot)
         return pair
 
-    def _fitting(self, torch_slot: Slot, by_role: bool) -> list[tuple[Slot, SlotPair]]:
+    def _fitting(self, torch_slot: Slot, by_role: bool) -> list[tuple[Slot, Pair]]:
         pairs = (
             (paddle_slot, fit(torch_slot, paddle_slot, self.kind, self.note))
             for paddle_slot in self.ps
@@ -122,14 +241,14 @@ class _Left:
         )
         return [(paddle_slot, pair) for paddle_slot, pair in pairs if pair is not None]
 
-    def by_role(self) -> list[SlotPair]:
+    def by_role(self) -> list[Pair]:
         pairs = []
         for torch_slot in list(self.ts):
             fitting = self._fitting(torch_slot, True)
             pairs += [self._take(pair, torch_slot, paddle_slot) for paddle_slot, pair in fitting[:1]]
         return pairs
 
-    def but_for_ones(self) -> list[SlotPair]:
+    def but_for_ones(self) -> list[Pair]:
         """Weights of one role and of shapes that differ in axes of one alone."""
         pairs = []
         for torch_slot in list(self.ts):
@@ -137,7 +256,7 @@ class _Left:
             pairs += [self._take(pair, torch_slot, slot) for slot, pair in fitting if pair is not None][:1]
         return pairs
 
-    def by_words(self, words: Callable[[str], Hashable], ordered: bool) -> list[SlotPair]:
+    def by_words(self, words: Callable[[str], Hashable], ordered: bool) -> list[Pair]:
         """Weights whose names have the same words, if there are as many on either side."""
         groups, partners = (grouped(slots, lambda slot: words(slot.role)) for slots in (self.ts, self.ps))
         paired = []
@@ -160,7 +279,7 @@ class _Left:
                 ]
         return paired
 
-    def by_order(self, ordered: bool) -> list[SlotPair]:
+    def by_order(self, ordered: bool) -> list[Pair]:
         choices = [[paddle_slot for paddle_slot, _ in self._fitting(torch_slot, False)] for torch_slot in self.ts]
         pairs = []
         for torch_slot, choice in zip(list(self.ts), choices):
@@ -174,7 +293,7 @@ class _Left:
         return pairs
 
 
-def _by_order(pair: SlotPair) -> SlotPair:
+def _by_order(pair: Pair) -> Pair:
     return replace(pair, note="; ".join(filter(None, (pair.note, ORDER))), doubted=True)
 
 
@@ -192,7 +311,7 @@ def _may(torch: Slot, paddle: Slot, by_role: bool) -> bool:
     return not by_role and not (_NAMED.fullmatch(torch.role) and _NAMED.fullmatch(paddle.role))
 
 
-def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None:
+def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> Pair | None:
     """The two slots in layouts with one canonical shape; None if there are none.
 
     Where a layout is open, the usual one of the partner's kind of layer is tried first.
@@ -221,7 +340,7 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> SlotPair | None
         untyped = paddle_reading if torch.typed else torch_reading
         assert untyped.weight is not None
         lies = SQUARE if len(set(untyped.weight.shape)) == 1 else untyped.layout
-    return SlotPair(torch_reading, paddle_reading, notes, undecided, turnable=open_, lies=lies)
+    return Pair(torch_reading, paddle_reading, notes, undecided=undecided, turnable=open_, lies=lies)
 
 
 def without_ones(shape: Shape) -> Shape:
@@ -229,13 +348,13 @@ def without_ones(shape: Shape) -> Shape:
     return tuple(size for size in shape if size != 1)
 
 
-def alike_but_for_ones(torch: Slot, paddle: Slot) -> SlotPair | None:
+def alike_but_for_ones(torch: Slot, paddle: Slot) -> Pair | None:
     """The pair of two slots whose shapes differ in axes of one alone: of a Linear and a 1x1 convolution; None of others."""
     if without_ones(torch.shape) != without_ones(paddle.shape) or torch.weight is None or paddle.weight is None:
         return None
     if len(torch.shape) > len(paddle.shape):
-        return SlotPair(torch, _with_ones(paddle, torch.shape))
-    return SlotPair(_with_ones(torch, paddle.shape), paddle)
+        return Pair(torch, _with_ones(paddle, torch.shape))
+    return Pair(_with_ones(torch, paddle.shape), paddle)
 
 
 def _with_ones(slot: Slot, shape: Shape) -> Slot:
@@ -253,7 +372,7 @@ def _with_ones(slot: Slot, shape: Shape) -> Slot:
     return slot
 
 
-def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:
+def turned(torch: Slot, paddle: Slot, transposed: bool) -> Pair | None:
     """The pair of two matrices, one of which holds the other transposed, or not; None if the shapes do not allow it."""
     for torch_reading in torch.readings():
         for paddle_reading in paddle.readings():
@@ -263,7 +382,7 @@ def turned(torch: Slot, paddle: Slot, transposed: bool) -> SlotPair | None:
                 and not flat
                 and (torch_reading.layout != paddle_reading.layout) is transposed
             ):
-                return SlotPair(torch_reading, paddle_reading)
+                return Pair(torch_reading, paddle_reading)
     return None
 
 
@@ -312,7 +431,7 @@ class Way(NamedTuple):
 
     label: str
     rule: str
-    pairs: Callable[[], list[SlotPair]]
+    pairs: Callable[[], list[Pair]]
     groups: int = 1
 
 
@@ -346,7 +465,7 @@ class Choice:
         """A key that is equal for the same weights of other layers."""
         return tuple(tree.starred(name) for name in (self.whole, *self.parts))
 
-    def pairs(self) -> list[SlotPair]:
+    def pairs(self) -> list[Pair]:
         """The pairs of the decided way, or of the usual one."""
         way = self.taken or self.ways[0]
         note = way.label
@@ -379,9 +498,9 @@ def fused(whole: str, parts: Sequence[str], letters: Sequence[str], slots: list[
     """
     sizes = [part.shape[0] for part in slots[0][1]]
 
-    def made(blocks: Blocks) -> list[SlotPair]:
+    def made(blocks: Blocks) -> list[Pair]:
         shares = [share for slot, others in slots for share in blocks.split(slot, others)]
-        return [SlotPair.of(side, share, part, "fused") for share, part in shares]
+        return [Pair.of(side, share, part, "fused") for share, part in shares]
 
     spoken = [tree.starred(name) for name in parts]
     ways = []
@@ -392,20 +511,20 @@ def fused(whole: str, parts: Sequence[str], letters: Sequence[str], slots: list[
     return Choice(whole, tuple(parts), side, tuple(ways))
 
 
-def exchanged(slots: Sequence[SlotPair]) -> Choice | None:
+def exchanged(slots: Sequence[Pair]) -> Choice | None:
     """The choice of a layer (or weight) of one shape on both sides that holds gate and up, named in another order on each side.
 
     Returns:
         None if the names do not say so.
     """
-    places = [tuple(_place_of(name_of(slot)) for slot in (pair.torch, pair.paddle)) for pair in slots]
+    places = [(_place_of(pair.torch), _place_of(pair.paddle)) for pair in slots]
     orders_ = [tuple(word for word in tree.words_of(tree.last_name(place)) if word in ("gate", "up")) for place in places[0]]
     if sorted(orders_[0]) != ["gate", "up"] or orders_[0] != orders_[1][::-1]:
         return None
     own, other = ", ".join(orders_[0]), ", ".join(orders_[1])
     ways = [Way("gate and up in one order", f"gate_up({own!r}, {own!r})", lambda: list(slots))]
-    for axis in (0,) if len(slots[0].torch.shape) < 3 else (1, 2):  # of a stack of experts
-        shapes = [(pair.torch.shape, pair.paddle.shape) for pair in slots]
+    for axis in (0,) if len(slots[0].torch_slot.shape) < 3 else (1, 2):  # of a stack of experts
+        shapes = [(pair.torch_slot.shape, pair.paddle_slot.shape) for pair in slots]
         if all(shape == other and axis < len(shape) and shape[axis] % 2 == 0 for shape, other in shapes):
             words, ends = (f" along {axis}", f", axis={axis})") if axis else ("", ")")
             made = functools.partial(_exchanged, slots, axis)
@@ -418,18 +537,18 @@ def _place_of(name: str) -> str:
     return tree.parent(name) if tree.last_name(name) in ("weight", "bias") else name.removesuffix("_bias")
 
 
-def _exchanged(slots: Sequence[SlotPair], axis: int) -> list[SlotPair]:
+def _exchanged(slots: Sequence[Pair], axis: int) -> list[Pair]:
     return [
-        replace(pair, torch=pair.torch.at(*torch_steps), paddle=pair.paddle.at(*paddle_steps), turnable=False)
+        replace(pair, torch_slot=pair.torch_slot.at(*torch_steps), paddle_slot=pair.paddle_slot.at(*paddle_steps), turnable=False)
         for pair in slots
-        for torch_steps, paddle_steps in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch.shape[axis])
+        for torch_steps, paddle_steps in reordered(Blocks(), Blocks(order=(1, 0)), axis, pair.torch_slot.shape[axis])
     ]
 
 
-def by_place(slots: Sequence[SlotPair]) -> dict[tuple[str, str], list[SlotPair]]:
+def by_place(slots: Sequence[Pair]) -> dict[tuple[str, str], list[Pair]]:
     """Pairs of whole weights by their layers (or bare weights)."""
-    whole = (pair for pair in slots if pair.torch.weight and pair.paddle.weight and not (pair.torch.steps or pair.paddle.steps))
-    return grouped(whole, lambda pair: (_place_of(name_of(pair.torch)), _place_of(name_of(pair.paddle))))
+    whole = (pair for pair in slots if all(slot.weight and not slot.steps for slot in pair.slots))
+    return grouped(whole, lambda pair: (_place_of(pair.torch), _place_of(pair.paddle)))
 
 
 def orders(parts: int, common: int) -> Iterator[Blocks]:
@@ -646,7 +765,7 @@ class _StackOfExperts:
             return [Blocks(), Blocks(order=(1, 0))]
         return [None]
 
-    def _pairs(self, turned: bool, blocks: Blocks | None) -> list[SlotPair]:
+    def _pairs(self, turned: bool, blocks: Blocks | None) -> list[Pair]:
         pairs = []
         for role, slot in self.slots.items():
             for number in range(slot.shape[0]):
@@ -654,7 +773,7 @@ class _StackOfExperts:
                     select(0, number), *((permute(1, 0),) if turned and role == "weight" else ())
                 )
                 others = [experts.slots[role][number] for experts in self.experts]
-                pairs += [SlotPair.of(self.side, *both, "stacked") for both in self._inside(matrix, others, blocks)]
+                pairs += [Pair.of(self.side, *both, "stacked") for both in self._inside(matrix, others, blocks)]
         return pairs
 
     def _inside(self, slot: Slot, others: list[Slot], blocks: Blocks | None) -> Iterator[tuple[Slot, Slot]]:

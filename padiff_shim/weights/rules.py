@@ -24,16 +24,21 @@ A rule that cannot be applied raises an error with the reason.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
+import torch
 
 from ..errors import ArgumentError, described, nearest
 from ..text import joined
 from .tree import Blocks
 
 Transform = Callable[[Any], Any]
+Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -368,3 +373,76 @@ def filled(pattern: str, values: tuple[str, ...], argument: str) -> str:
             argument=argument,
             pattern=repr(pattern),
         ) from None
+
+
+# ---- What a function of the caller does to a weight.
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """A function of a weight whose result holds elements of its argument, none of them twice.
+
+    Args:
+        index: for each element of the result its place in the argument, both flattened.
+        shape: the shape of the result.
+        size: the number of the argument's elements.
+    """
+
+    index: torch.Tensor
+    shape: tuple[int, ...]
+    size: int
+
+    @property
+    def inverse(self) -> torch.Tensor | None:
+        """For each element of the argument its place in the result; None if some are dropped."""
+        return torch.argsort(self.index) if self.index.numel() == self.size else None
+
+    def of(self, values: Array) -> Array:
+        """The function's result for an array."""
+        moved: Array = values.reshape(-1)[self.index.numpy()].reshape(self.shape)
+        return moved
+
+
+def moves(function: Callable[[Any], Any], shape: tuple[int, ...]) -> Moves | None:
+    """How a function of a tensor moves its elements, as two trials show; None if it does anything else to them."""
+    size = math.prod(shape)
+    try:
+        places = torch.as_tensor(function(torch.arange(size, dtype=torch.float64).reshape(shape)))
+        index = places.reshape(-1).to(torch.int64)
+        values = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        made = torch.as_tensor(function(values.clone())).reshape(-1)
+    except Exception:  # the weight's own values raise the same error later
+        return None
+    known = bool((index == places.reshape(-1)).all()) and bool(((index >= 0) & (index < size)).all())
+    if not known or index.unique().numel() != index.numel() or not torch.equal(made, values.reshape(-1)[index]):
+        return None
+    return Moves(index, tuple(places.shape), size)
+
+
+def is_affine(function: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
+    """Whether a function is a linear map and a shift, so that the adjoint of the map transforms gradients."""
+    generator = torch.Generator().manual_seed(0)
+    first_values, second_values = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
+    try:
+        together, first, second, zero = (
+            torch.as_tensor(function(value))
+            for value in (first_values + second_values, first_values.clone(), second_values.clone(), torch.zeros_like(first_values))
+        )
+        if not torch.allclose(
+            together + zero, first + second, rtol=1e-9, atol=1e-9 * float(first.abs().max() + second.abs().max())
+        ):
+            return False
+        adjoint(function, shape, np.ones(tuple(together.shape)))
+    except Exception:  # the result is no tensor, or autograd cannot follow it
+        return False
+    return True
+
+
+def adjoint(function: Callable[[Any], Any], shape: tuple[int, ...], gradient: Array) -> Array:
+    """The gradient with respect to a function's argument of that shape, from the gradient with respect to its result."""
+    with torch.enable_grad():
+        start = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+        result = function(start * 1)
+        back = torch.autograd.grad(result, start, torch.from_numpy(np.ascontiguousarray(gradient, dtype=np.float64)))[0]
+    adjoined: Array = back.numpy().astype(gradient.dtype)
+    return adjoined

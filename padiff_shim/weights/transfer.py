@@ -15,10 +15,10 @@ from . import explain, pairing
 from .descriptions import Description, authors, by_description, described_by, speaks
 from .explicit import Used, by_changes, by_equal_names, by_parts, by_use, pinned, reordered_pairs
 from .layer_matching import Correspondence, Matcher
-from .mapping import Mapping, Pair, moves
-from .pairing import SQUARE, Choice, SlotPair, name_of, stacked
+from .mapping import Mapping
+from .pairing import SQUARE, Choice, Pair, stacked
 from .reading import read_both
-from .rules import Reordered, Rules
+from .rules import Reordered, Rules, moves
 from .tree import AS_IS, OTHER, TRANSPOSED, Slot, Weight, WeightSide, take
 from .values import Kernels, Run, Trials, prepared, write_all, write_for_good
 
@@ -220,7 +220,7 @@ class _Draft:
             answer = by_description(description, self.torch, self.paddle, wanted)
             matcher.slots += answer.pairs
             self.out.update(answer.alone)
-            count = len({name_of(pair.paddle) for pair in answer.pairs})
+            count = len({pair.paddle for pair in answer.pairs})
             if answer.pairs:
                 self.notes.append(
                     tr(
@@ -254,19 +254,19 @@ class _Draft:
     def _exchanged(self) -> None:
         """Turn pairs of the trees into choices where names say that one side holds gate and up in another order."""
         for slots in pairing.by_place([pair for pair in self._matcher.slots if not pair.is_explicit]).values():
-            names = name_of(slots[0].torch), name_of(slots[0].paddle)
+            names = slots[0].torch, slots[0].paddle
             choice = pairing.exchanged(slots) if self.rules.changing(*names) is None else None
             if choice is not None:
                 self._matcher.choices.append(choice)
                 self._matcher.slots = [pair for pair in self._matcher.slots if pair not in slots]
 
-    def _slots(self) -> list[SlotPair]:
+    def _slots(self) -> list[Pair]:
         return [*self._matcher.slots, *(pair for choice in self._matcher.choices for pair in choice.pairs())]
 
     def _changed(self) -> None:
         """Pair weights without partner whose values a rule changes into those of a target."""
         matcher = self._matcher
-        paired = {name_of(pair.slot(side)) for pair in self._slots() for side in OTHER}
+        paired = {pair.name(side) for pair in self._slots() for side in OTHER}
         free: dict[str, list[Slot]] = {}
         for side in (self.source, self.target):
             slots = [slot for node in side.root.walk() for slot in (*node.slots, *node.extras)]
@@ -275,14 +275,14 @@ class _Draft:
         layers |= {unit.torch.path: unit.paddle.path for unit in matcher.units}
         matcher.slots += by_changes(self.rules, self.source, free[self.source.framework], free[self.target.framework], layers)
 
-    def _left(self, pairs: Iterable[Pair | SlotPair], side: WeightSide) -> list[Weight]:
+    def _left(self, pairs: Iterable[Pair], side: WeightSide) -> list[Weight]:
         return _left(self.weights[side.framework], pairs, side.framework, self.out)
 
     @property
     def layouts(self) -> dict[str, str]:
         """How Linears' matrices lie in a state dict, as those show that are not square, with the name of one."""
         shown = [pair for pair in self._matcher.slots if pair.lies not in ("", SQUARE)]
-        return {pair.lies: name_of(pair.torch) for pair in reversed(shown)}
+        return {pair.lies: pair.torch for pair in reversed(shown)}
 
     @functools.cached_property
     def unlike(self) -> str:
@@ -311,7 +311,7 @@ class _Draft:
         left = [weight.name for side in (self.source, self.target) for weight in self._left(self._slots(), side)]
         pairs = [pair for pair in self._matcher.slots if pair.doubted or pair.turnable]
         pairs += [pair for choice in self._matcher.choices if choice.is_open for pair in choice.pairs()]
-        return {*left, *(name_of(slot) for pair in pairs for slot in (pair.torch, pair.paddle))}
+        return {*left, *(name for pair in pairs for name in (pair.torch, pair.paddle))}
 
     @property
     def is_sure(self) -> bool:
@@ -322,12 +322,12 @@ class _Draft:
         matcher = self._matcher
         layers = self._growing.complete(
             [*matcher.scopes, *((unit.torch, unit.paddle) for unit in matcher.units)],
-            [(name_of(pair.torch), name_of(pair.paddle)) for pair in self._slots()],
+            [(pair.torch, pair.paddle) for pair in self._slots()],
         )
-        pairs = [self._pair(slots) for slots in (*matcher.slots, *_extras(self._growing))]
-        pairs = [part for pair in pairs for part in self._reordered(pair)]
+        drafts = (*matcher.slots, *_extras(self._growing))
+        pairs = [part for pair in drafts for part in self._reordered(self._ruled(pair))]
         settled = self._settled(layers, pairs)
-        pairs += [self._pair(slots) for choice in settled for slots in choice.pairs()]
+        pairs += [self._ruled(pair) for choice in settled for pair in choice.pairs()]
         left = self._left(pairs, self.source), self._left(pairs, self.target)
         mapping = Mapping(self.source.framework, self._in_order(pairs), layers, left, settled, self.notes)
         _say_ties(mapping, self.weights)
@@ -335,26 +335,24 @@ class _Draft:
         self._refuse_unapplied(mapping)
         return mapping
 
-    def _pair(self, slots: SlotPair) -> Pair:
-        names = name_of(slots.torch), name_of(slots.paddle)
+    def _ruled(self, pair: Pair) -> Pair:
+        """The pair as the caller's rules say it."""
+        names = pair.torch, pair.paddle
         change = self.rules.changing(*names) if all(names) else None
-        rule, origin = (change, self.source.framework) if callable(change) else (slots.rule, "torch")
+        rule, origin = (change, self.source.framework) if callable(change) else (pair.rule, "torch")
         self.rules.apply(*names)
-        pair = Pair(
-            slots.torch,
-            slots.paddle,
-            slots.note,
-            rule,
-            origin,
-            None if rule is None else moves(rule, self.weights[origin][name_of(slots.slot(origin))].shape),
-            self.rules.casting(*names) or slots.cast,
-            (slots.undecided or (self.unlike if slots.lies == SQUARE else "")) if change is None else "",
-            slots.doubted,
-            slots.turnable and change is None,
+        shape = pair.shape(origin)
+        pair = replace(
+            pair,
+            rule=rule,
+            rule_from=origin,
+            moves=None if rule is None or shape is None else moves(rule, shape),
+            cast=self.rules.casting(*names) or pair.cast,
+            undecided=(pair.undecided or (self.unlike if pair.lies == SQUARE else "")) if change is None else "",
+            turnable=pair.turnable and change is None,
         )
-        if slots.torch.weight and slots.paddle.weight and slots.torch.weight.dtype != slots.paddle.weight.dtype:
-            pair = pair.noted(f"{slots.torch.weight.dtype} and {slots.paddle.weight.dtype}")
-        return pair
+        dtypes = [slot.weight.dtype for slot in pair.slots if slot.weight]
+        return pair.noted(" and ".join(dtypes)) if len(set(dtypes)) > 1 else pair
 
     def _reordered(self, pair: Pair) -> list[Pair]:
         """The pair, or those of its blocks, if a rule says that both sides hold them in another order."""
@@ -371,8 +369,8 @@ class _Draft:
             )
 
         return [
-            replace(pair, torch_slot=slots.torch, paddle_slot=slots.paddle, note=slots.note)
-            for slots in reordered_pairs(pair.torch_slot, pair.paddle_slot, order, refused)
+            replace(pair, torch_slot=part.torch_slot, paddle_slot=part.paddle_slot, note=part.note)
+            for part in reordered_pairs(pair.torch_slot, pair.paddle_slot, order, refused)
         ]
 
     def _settled(self, layers: dict[str, str], pairs: list[Pair]) -> list[Choice]:
@@ -380,7 +378,7 @@ class _Draft:
         choices = self._matcher.choices
         if not any(choice.is_open for choice in choices):
             return choices
-        trials = Trials(self.torch, self.paddle, layers, pairs, self._pair, self._match.run, self._match.kernels)
+        trials = Trials(self.torch, self.paddle, layers, pairs, self._ruled, self._match.run, self._match.kernels)
         return trials.decided(trials.by_values(choices) if self._match.values_tell else choices)
 
     def _in_order(self, pairs: list[Pair]) -> list[Pair]:
@@ -407,18 +405,18 @@ def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:
     return tuple(step.numbers for step in slot.steps)
 
 
-def _extras(growing: Correspondence) -> list[SlotPair]:
+def _extras(growing: Correspondence) -> list[Pair]:
     """Pairs of the buffers that may lack a partner: those of one role and shape in two layers."""
     pairs = []
     for torch_node, paddle_node in growing.of.items():
         for slot in torch_node.extras:
             other = next((extra for extra in paddle_node.extras if (extra.role, extra.shape) == (slot.role, slot.shape)), None)
             if other is not None:
-                pairs.append(SlotPair(slot, other))
+                pairs.append(Pair(slot, other))
     return pairs
 
 
-def _left(weights: dict[str, Weight], pairs: Iterable[Pair | SlotPair], framework: str, out: set[str]) -> list[Weight]:
+def _left(weights: dict[str, Weight], pairs: Iterable[Pair], framework: str, out: set[str]) -> list[Weight]:
     """The weights that lack a pair for all of their elements, and are neither tied to a paired weight nor optional."""
     covered: dict[Any, int] = {}
     for pair in pairs:

@@ -21,8 +21,8 @@ from ..frameworks.memory import TORCH_DTYPES
 from ..text import tr
 from ..trees import as_array, leaves, mapped
 from . import tree
-from .mapping import Mapping, Pair
-from .pairing import Choice, SlotPair, Way, name_of
+from .mapping import Mapping
+from .pairing import Choice, Pair, Way
 from .reading import dtype_name, synchronise, view
 from .tree import OTHER, LayerNode, WeightSide, canonical, own_layout
 
@@ -262,7 +262,7 @@ class Trials:
         torch_side, paddle_side: both models.
         layers: which layers belong together, by name.
         pairs: all other pairs of the match.
-        made: makes a pair of two slots.
+        ruled: the pair as rules say it.
         run: runs a model with the caller's inputs; None if they are not known.
         kernels: what copies of Paddle's layers run in: on a machine that lacks a kernel of theirs, Torch's answer.
     """
@@ -271,7 +271,7 @@ class Trials:
     paddle_side: WeightSide
     layers: dict[str, str]
     pairs: list[Pair]
-    made: Callable[[SlotPair], Pair]
+    ruled: Callable[[Pair], Pair]
     run: Run | None = None
     kernels: Kernels = contextlib.nullcontext
 
@@ -310,7 +310,7 @@ class Trials:
         ]
 
     def _holds(self, way: Way) -> bool:
-        pairs = map(self.made, way.pairs())
+        pairs = map(self.ruled, way.pairs())
         return all(torch.equal(pair.values(self.torch_side), pair.values(self.paddle_side)) for pair in pairs)
 
     def _label(self, choice: Choice, others: Sequence[Choice], *, near: bool) -> tuple[str, str]:
@@ -359,7 +359,7 @@ class Trials:
             reached = [self._reached(side, path, self.run) for side, path in self._both(scope)]
             if reached[0] and reached[1]:
                 yield reached[0], reached[1]
-        width = choice.ways[0].pairs()[0].torch.shape[-1]
+        width = choice.ways[0].pairs()[0].torch_slot.shape[-1]
         numbers = np.random.default_rng(0).standard_normal((2, 5, width)).astype("float32")
         for count in (1, 3):  # x, or query, key and value
             yield (_tensors("torch", numbers, count), {}), (_tensors("paddle", numbers, count), {})
@@ -424,8 +424,8 @@ class _Trial:
         self._layers = {framework: _converted(duplicate(layer)) for framework, layer in layers.items()}
         tensors = {framework: _tensors_of(self._layers[framework], path) for framework, path in zip(("torch", "paddle"), scope)}
         self._sides = {framework: WeightSide(framework, LayerNode(""), side_tensors) for framework, side_tensors in tensors.items()}
-        rest = [*trials.pairs, *(trials.made(pair) for other in others for pair in other.pairs())]
-        self._width = choice.ways[0].pairs()[0].torch.shape[-1]
+        rest = [*trials.pairs, *(trials.ruled(pair) for other in others for pair in other.pairs())]
+        self._width = choice.ways[0].pairs()[0].torch_slot.shape[-1]
         most = max(_FEWEST, _EFFORT // max(1, elements))
         self._ways = choice.ways[:most]
         self._rest = [pair for pair in rest if pair.torch in tensors["torch"] and pair.paddle in tensors["paddle"]]
@@ -454,7 +454,7 @@ class _Trial:
         self._carry(self._rest)
         wanted, distances = self._outputs(self._source, inputs[self._source]), {}
         for way in self._ways:
-            self._carry([self._trials.made(pair) for pair in way.pairs()])
+            self._carry([self._trials.ruled(pair) for pair in way.pairs()])
             distances[way.label] = _apart(wanted, self._outputs(target, inputs[target]))
             if stop and distances[way.label] < _SAME:
                 break
@@ -463,7 +463,7 @@ class _Trial:
     def _fill(self, factor: float) -> None:
         """Random numbers for all weights, those of the choice times a factor."""
         generator = torch.Generator().manual_seed(0)
-        chosen = {name_of(pair.slot(self._source)) for pair in self._choice.ways[0].pairs()}
+        chosen = {pair.name(self._source) for pair in self._choice.ways[0].pairs()}
         with torch.no_grad():
             for name, tensor in self._sides[self._source].tensors.items():
                 values = view(tensor)

@@ -17,7 +17,7 @@ import torch
 from ...table.formulation import GROUPING, Formulation, Spelling
 from ...text import tr
 from ...weights.mapping import Mapping as Weights
-from ...weights.mapping import Pair
+from ...weights.pairing import Pair
 from ...weights.tree import TRANSPOSED
 from .. import agreement
 from ..programs import RunOutcome
