@@ -10,8 +10,9 @@ A formulation is one computation that people write in several ways::
         ("paddle.matmul(q, k.transpose([0, 1, 3, 2]).contiguous())", "torch.matmul(q, k.mT.contiguous())"),
         samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         may_differ={"float32": FORWARD},
-        why="the library's product has another kernel, with another order of sums, for each layout of its operands",
-        seen="PaddleFormers nn/attention/eager_attention.py",
+    ).because(
+        "the library's product has another kernel, with another order of sums, for each layout of its operands",
+        "PaddleFormers nn/attention/eager_attention.py",
     )
 """
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..language import marked
@@ -115,10 +116,14 @@ class Formulation:
     operands: str
     spellings: tuple[Spelling, ...]
     samples: tuple[Sample, ...]
-    why: str
+    why: str = ""
     seen: str = ""
     differs: Mapping[str, str] = field(default_factory=dict)
     may_differ: Mapping[str, str] = field(default_factory=dict)
+
+    def because(self, why: str, seen: str = "") -> Formulation:
+        """The same with its reason."""
+        return replace(self, why=why, seen=seen)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,8 +14,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * u, x * v, x * w",
         "y = x.clone()\ny * u, y * v, x * w",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the copy's two gradients are added first: (b + c) + a in place of (a + b) + c",
-        seen="PaddleFleet against Megatron-LM: three clones of a tensor",
+    ).because(
+        "the copy's two gradients are added first: (b + c) + a in place of (a + b) + c",
+        "PaddleFleet against Megatron-LM: three clones of a tensor",
     ),
     declare(
         "order of three readers",
@@ -23,9 +24,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "a = x * u\nb = x * v\nc = x * w\na, b, c",
         "c = x * w\nb = x * v\na = x * u\na, b, c",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="a gradient of several readers is added up from the last call to the first",
-        seen="PaddleFleet against Megatron-LM",
-    ),
+    ).because("a gradient of several readers is added up from the last call to the first", "PaddleFleet against Megatron-LM"),
     declare(
         "residual read from the norm's side",
         "x w u v",
@@ -33,9 +32,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)",
         samples=(Sample((33, 57), (57,), (33, 57), (33, 57)), Sample((5, 7), (7,), (5, 7), (5, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="two gradients are added and rounded before the norm's backward, or the factors are",
-        seen="parallel blocks of Falcon",
-    ),
+    ).because("two gradients are added and rounded before the norm's backward, or the factors are", "parallel blocks of Falcon"),
     declare(
         "scatter-add or gather and sum",
         "y r",
@@ -51,8 +48,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((132, 57), Ints((132,), 0, 2**31)), Sample((20, 7), Ints((20,), 0, 2**31))),
         differs={"bfloat16": FORWARD},
         may_differ={"float32": FORWARD},
-        why="additions to one row come in the rows' order and may be rounded to 16 bits one by one; a sum keeps float32",
-        seen="PaddleFormers nn/moe/moe_alltoall_layer.py; TransformerEngine #1336",
+    ).because(
+        "additions to one row come in the rows' order and may be rounded to 16 bits one by one; a sum keeps float32",
+        "PaddleFormers nn/moe/moe_alltoall_layer.py; TransformerEngine #1336",
     ),
     declare(
         "rows added at indices",
@@ -65,8 +63,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((33, 57), Ints((132,), 0, 33), (132, 57)), Sample((5, 7), Ints((20,), 0, 5), (20, 7))),
         differs={"bfloat16": FORWARD},
-        why="additions to one row are rounded to 16 bits one by one, or kept in float32",
-        seen="PaddleFormers nn/moe/moe_alltoall_layer.py and nn/moe_deepep/moe_communication.py; TransformerEngine #1336",
+    ).because(
+        "additions to one row are rounded to 16 bits one by one, or kept in float32",
+        "PaddleFormers nn/moe/moe_alltoall_layer.py and nn/moe_deepep/moe_communication.py; TransformerEngine #1336",
     ),
     declare(
         "experts added up one after another",
@@ -83,8 +82,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "out.astype(y.dtype)",
         samples=(Sample((4, 33, 57)), Sample((4, 5, 7))),
         differs={"bfloat16": FORWARD},
-        why="each addition is rounded to 16 bits, or all are added in float32",
-        seen="transformers models/mixtral; PaddleFormers nn/experts.py; Megatron-LM #6458",
+    ).because(
+        "each addition is rounded to 16 bits, or all are added in float32",
+        "transformers models/mixtral; PaddleFormers nn/experts.py; Megatron-LM #6458",
     ),
     declare(
         "rows taken several times",
@@ -95,9 +95,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("paddle.gather(x, i)", "torch.index_select(x, 0, i)"),
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
-        why="the gradients of one row are added up in 16 bits one by one, or in float32",
-        seen="embedding against indexing in ports",
-    ),
+    ).because("the gradients of one row are added up in 16 bits one by one, or in float32", "embedding against indexing in ports"),
     declare(
         "rows by a product with one-hot rows",
         "x i",
@@ -105,8 +103,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.matmul(F.one_hot(i, x.shape[0]).astype(x.dtype), x)",
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
-        why="a product adds up the gradients of one row in float32, an embedding in 16 bits",
-        seen="vocab-parallel embeddings of JAX ports",
+    ).because(
+        "a product adds up the gradients of one row in float32, an embedding in 16 bits", "vocab-parallel embeddings of JAX ports"
     ),
     declare(
         "take_along_axis or gather_nd",
@@ -119,8 +117,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.index_select(x, i, 0)",
         samples=(Sample((8, 57), Ints((132,), 0, 8)), Sample((3, 7), Ints((20,), 0, 3))),
         differs={"bfloat16": GRADIENT},
-        why="the backward of one is a scatter-add in 16 bits, of the other an indexed addition in float32",
-        seen="PaddleFormers nn/moe_deepep/moe_gate.py",
+    ).because(
+        "the backward of one is a scatter-add in 16 bits, of the other an indexed addition in float32",
+        "PaddleFormers nn/moe_deepep/moe_gate.py",
     ),
     declare(
         "repeated key heads",
@@ -130,8 +129,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "b, h, s, d = k.shape\npaddle.stack([k] * 4, 2).reshape([b, 4 * h, s, d])",
         samples=(Sample((2, 3, 33, 24)), Sample((1, 2, 5, 8))),
         differs={"bfloat16": GRADIENT},
-        why="a sum over the copies keeps float32, several readers are added in 16 bits one by one",
-        seen="PaddleFormers nn/attention/utils.py (repeat_kv)",
+    ).because(
+        "a sum over the copies keeps float32, several readers are added in 16 bits one by one",
+        "PaddleFormers nn/attention/utils.py (repeat_kv)",
     ),
     declare(
         "key heads repeated before or behind the rotation",
@@ -140,8 +140,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "k = paddle.concat([k] * 4, 0)\na, b = k.chunk(2, -1)\nk * c + paddle.concat([-b, a], -1) * s",
         samples=(Sample((3, 33, 24), (33, 24), (33, 24)), Sample((2, 5, 8), (5, 8), (5, 8))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="gradients of the copies are added before the rotation's backward or behind it",
-        seen="PaddleFormers transformers/deepseek_v3/modeling.py:716",
+    ).because(
+        "gradients of the copies are added before the rotation's backward or behind it",
+        "PaddleFormers transformers/deepseek_v3/modeling.py:716",
     ),
     declare(
         "branch computed again",
@@ -150,17 +151,15 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.silu(paddle.matmul(x, w)) * u, F.silu(paddle.matmul(x, w)) * v",
         samples=(Sample((33, 80), (80, 57), (33, 57), (33, 57)), Sample((5, 8), (8, 7), (5, 7), (5, 7))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the branch's backward runs once on the sum of two gradients, or twice",
-        seen="an auxiliary loss that is computed again: PaddleFleet against Megatron-LM",
+    ).because(
+        "the branch's backward runs once on the sum of two gradients, or twice",
+        "an auxiliary loss that is computed again: PaddleFleet against Megatron-LM",
     ),
     declare(
-        "sum of products with one operand",
-        "x u v",
-        "x * u + x * v",
-        "x * (u + v)",
-        differs={"float32": BOTH, "bfloat16": BOTH},
-        why="a sum is rounded before the product, or two products before the sum",
-        seen="attention with two position terms (DeBERTa, Transformer-XL)",
+        "sum of products with one operand", "x u v", "x * u + x * v", "x * (u + v)", differs={"float32": BOTH, "bfloat16": BOTH}
+    ).because(
+        "a sum is rounded before the product, or two products before the sum",
+        "attention with two position terms (DeBERTa, Transformer-XL)",
     ),
     declare(
         "broadcast scale, stacked",
@@ -170,9 +169,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": GRADIENT},
         may_differ={"float32": GRADIENT},
-        why="a reduction keeps float32, readers of a tensor are added one by one",
-        seen="repeated parameters in scanned layers",
-    ),
+    ).because("a reduction keeps float32, readers of a tensor are added one by one", "repeated parameters in scanned layers"),
     declare(
         "masked product or choice",
         "x m",
@@ -180,16 +177,15 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * m.astype(x.dtype)",
         samples=(Sample((33, 57), Bools((33, 57))), Sample((5, 7), Bools((5, 7)))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="a product with zero keeps the sign of what is masked: 0.0 and -0.0",
-        seen="loss masks in PaddleFormers nn/criterion",
-    ),
+    ).because("a product with zero keeps the sign of what is masked: 0.0 and -0.0", "loss masks in PaddleFormers nn/criterion"),
     declare(
         "losses added up in another order",
         "x u v w",
         "(x * u).mean() + (x * v).mean() + (x * w).mean()",
         "(x * w).mean() + ((x * v).mean() + (x * u).mean())",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the gradients of three readers are added in another order",
-        seen="auxiliary losses of a router: PaddleFormers nn/moe_deepep/moe_loss.py",
+    ).because(
+        "the gradients of three readers are added in another order",
+        "auxiliary losses of a router: PaddleFormers nn/moe_deepep/moe_loss.py",
     ),
 )

@@ -14,9 +14,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.gelu(x)",
         "x * 0.5 * (1.0 + paddle.erf(x / math.sqrt(2.0)))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel rounds once, the formula at each step",
-        seen="paddlenlp transformers/activations.py",
-    ),
+    ).because("the kernel rounds once, the formula at each step", "paddlenlp transformers/activations.py"),
     declare(
         "GELU by tanh",
         "x",
@@ -24,8 +22,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * paddle.pow(x, 3.0))))",
         "0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x)))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel rounds once, the formulas at each step and in another order",
-        seen="paddlenlp transformers/activations.py and transformers/bloom/modeling.py",
+    ).because(
+        "the kernel rounds once, the formulas at each step and in another order",
+        "paddlenlp transformers/activations.py and transformers/bloom/modeling.py",
     ),
     declare(
         "SiLU by its formula",
@@ -34,8 +33,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * F.sigmoid(x)",
         "x / (1 + paddle.exp(-x))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel rounds once, the formulas at each step; their backward is another formula",
-        seen="ports of EfficientNet (swish)",
+    ).because(
+        "the kernel rounds once, the formulas at each step; their backward is another formula", "ports of EfficientNet (swish)"
     ),
     declare(
         "sigmoid by its formula",
@@ -44,9 +43,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "1 / (1 + paddle.exp(-x))",
         "0.5 * (1 + paddle.tanh(0.5 * x))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel rounds once, the formulas at each step",
-        seen="ports of TensorFlow",
-    ),
+    ).because("the kernel rounds once, the formulas at each step", "ports of TensorFlow"),
     declare(
         "log-sigmoid",
         "x",
@@ -54,27 +51,17 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.log(F.sigmoid(x))",
         "-F.softplus(-x)",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the sigmoid is rounded before its logarithm",
-        seen="PaddleFormers nn/criterion/dpo_loss.py",
-    ),
+    ).because("the sigmoid is rounded before its logarithm", "PaddleFormers nn/criterion/dpo_loss.py"),
     declare(
-        "SwiGLU by its formula",
-        "x y",
-        "F.silu(x) * y",
-        "x * F.sigmoid(x) * y",
-        differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel of silu rounds once, x * sigmoid(x) twice",
-        seen="PaddleFormers nn/mlp.py",
-    ),
+        "SwiGLU by its formula", "x y", "F.silu(x) * y", "x * F.sigmoid(x) * y", differs={"float32": BOTH, "bfloat16": BOTH}
+    ).because("the kernel of silu rounds once, x * sigmoid(x) twice", "PaddleFormers nn/mlp.py"),
     declare(
         "SwiGLU in float32",
         "x y",
         "F.silu(x) * y",
         '(F.silu(x.astype("float32")) * y.astype("float32")).astype(x.dtype)',
         differs={"bfloat16": BOTH},
-        why="silu is rounded to 16 bits before the product, or the result alone",
-        seen="fused SwiGLU of Megatron-LM",
-    ),
+    ).because("silu is rounded to 16 bits before the product, or the result alone", "fused SwiGLU of Megatron-LM"),
     declare(
         "GLU",
         "x",
@@ -83,18 +70,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((33, 56)), Sample((5, 6))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": GRADIENT},
-        why="the kernel rounds to 16 bits once, two calls twice",
-        seen="Conformer",
-    ),
+    ).because("the kernel rounds to 16 bits once, two calls twice", "Conformer"),
     declare(
-        "Mish by its formula",
-        "x",
-        "F.mish(x)",
-        "x * paddle.tanh(F.softplus(x))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel rounds once, the formula at each step",
-        seen="YOLOv4",
-    ),
+        "Mish by its formula", "x", "F.mish(x)", "x * paddle.tanh(F.softplus(x))", differs={"float32": BOTH, "bfloat16": BOTH}
+    ).because("the kernel rounds once, the formula at each step", "YOLOv4"),
     declare(
         "softplus by its formula",
         "x",
@@ -102,9 +81,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.log(1 + paddle.exp(x))",
         "paddle.log1p(paddle.exp(x))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="1 + exp(x) is rounded before the logarithm",
-        seen="Mamba's time steps",
-    ),
+    ).because("1 + exp(x) is rounded before the logarithm", "Mamba's time steps"),
     declare(
         "softmax by its formula",
         "x",
@@ -113,17 +90,15 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.exp(F.log_softmax(x, -1))",
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="a kernel multiplies by the reciprocal of the sum or divides, and rounds once to 16 bits",
-        seen="gpt_oss; ports of JAX",
-    ),
+    ).because("a kernel multiplies by the reciprocal of the sum or divides, and rounds once to 16 bits", "gpt_oss; ports of JAX"),
     declare(
         "largest score subtracted before a softmax",
         "x",
         "F.softmax(x, -1)",
         "F.softmax(x - x.max(-1, keepdim=True).detach(), -1)",
         differs={"bfloat16": BOTH},
-        why="the difference is rounded to 16 bits, which the kernel does not do",
-        seen="transformers models/gpt_oss/modeling_gpt_oss.py:267",
+    ).because(
+        "the difference is rounded to 16 bits, which the kernel does not do", "transformers models/gpt_oss/modeling_gpt_oss.py:267"
     ),
     declare(
         "log-softmax",
@@ -132,8 +107,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.log(F.softmax(x, -1))",
         "x - paddle.logsumexp(x, -1, keepdim=True)",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the probability is rounded before its logarithm, or the log of the sum before the difference",
-        seen="PaddleFormers nn/criterion",
+    ).because(
+        "the probability is rounded before its logarithm, or the log of the sum before the difference", "PaddleFormers nn/criterion"
     ),
     declare(
         "log of a sum of exponentials",
@@ -141,9 +116,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.logsumexp(x, -1)",
         "paddle.log(paddle.exp(x).sum(-1))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the kernel subtracts the largest element first",
-        seen="PaddleFormers nn/moe/topk_gate.py (z-loss)",
-    ),
+    ).because("the kernel subtracts the largest element first", "PaddleFormers nn/moe/topk_gate.py (z-loss)"),
     declare(
         "cross entropy by log-sum-exp",
         "x t",
@@ -154,8 +127,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="the log of the sum and the label's logit are rounded apart",
-        seen="Megatron-LM's vocab-parallel cross entropy; PaddleFormers' ParallelCrossEntropy",
+    ).because(
+        "the log of the sum and the label's logit are rounded apart",
+        "Megatron-LM's vocab-parallel cross entropy; PaddleFormers' ParallelCrossEntropy",
     ),
     declare(
         "cross entropy of one-hot labels",
@@ -164,8 +138,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "-(F.one_hot(t, x.shape[-1]).astype(x.dtype) * F.log_softmax(x, -1)).sum(-1).mean()",
         samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
         may_differ={"float32": FORWARD},
-        why="the mean has other parts: one call divides the sum, two calls average",
-        seen="PaddleFormers nn/criterion; ports of Keras",
+    ).because(
+        "the mean has other parts: one call divides the sum, two calls average", "PaddleFormers nn/criterion; ports of Keras"
     ),
     declare(
         "mean of a cross entropy",
@@ -175,8 +149,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'F.cross_entropy(x, t, reduction="sum") / t.shape[0]',
         samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
         may_differ={"float32": FORWARD},
-        why="the sum of the losses is divided by the number of labels, or their mean is taken by another kernel",
-        seen="PaddleFormers nn/criterion/sft_loss.py and #4443",
+    ).because(
+        "the sum of the losses is divided by the number of labels, or their mean is taken by another kernel",
+        "PaddleFormers nn/criterion/sft_loss.py and #4443",
     ),
     declare(
         "cross entropy in float32",
@@ -185,8 +160,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'F.cross_entropy(x.astype("float32"), t)',
         samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
         differs={"bfloat16": BOTH},
-        why="log-probabilities are rounded to 16 bits, or the logits are widened first",
-        seen="PaddleFormers nn/criterion/sft_loss.py",
+    ).because(
+        "log-probabilities are rounded to 16 bits, or the logits are widened first", "PaddleFormers nn/criterion/sft_loss.py"
     ),
     declare(
         "binary cross entropy",
@@ -196,8 +171,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "(F.softplus(x) - x * y.detach()).mean()",
         samples=(Sample((33, 57), Floats((33, 57), 0.0, 1.0)), Sample((5, 7), Floats((5, 7), 0.0, 1.0))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the probability is rounded before its logarithm, and the backward divides by it",
-        seen="paddlenlp transformers/distill_utils.py",
+    ).because(
+        "the probability is rounded before its logarithm, and the backward divides by it", "paddlenlp transformers/distill_utils.py"
     ),
     declare(
         "mean squared error",
@@ -205,9 +180,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.mse_loss(x, y)",
         "((x - y) ** 2).mean()",
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the backward multiplies 2 / n first, or last",
-        seen="PaddleScience's losses",
-    ),
+    ).because("the backward multiplies 2 / n first, or last", "PaddleScience's losses"),
     declare(
         "attention in one call",
         "q k v",
@@ -220,8 +193,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((2, 4, 33, 80), (2, 4, 29, 80), (2, 4, 29, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8), (1, 2, 6, 8))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="one call computes scores and probabilities in blocks and in float32; several calls round each to 16 bits",
-        seen="transformers #41944; PyTorch #128922; PaddleFormers nn/attention",
+    ).because(
+        "one call computes scores and probabilities in blocks and in float32; several calls round each to 16 bits",
+        "transformers #41944; PyTorch #128922; PaddleFormers nn/attention",
     ),
     declare(
         "LayerNorm by its formula",
@@ -231,9 +205,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((33, 57), (57,), (57,)), Sample((5, 7), (7,), (7,))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="the kernel keeps float32 and rounds once, the formula at each step",
-        seen="BERT's ports",
-    ),
+    ).because("the kernel keeps float32 and rounds once, the formula at each step", "BERT's ports"),
     declare(
         "RMSNorm in one call",
         "x w",
@@ -241,8 +213,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'y = x.astype("float32")\n(y * paddle.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)).astype(x.dtype) * w',
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": BOTH},
-        why="one call rounds once to 16 bits, the formula before the weight and behind it",
-        seen="PaddleFormers nn/norm.py:72; lightning-thunder #1713",
+    ).because(
+        "one call rounds once to 16 bits, the formula before the weight and behind it",
+        "PaddleFormers nn/norm.py:72; lightning-thunder #1713",
     ),
     declare(
         "BatchNorm folded into a scale",
@@ -255,9 +228,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="the scale w * rsqrt(v) and its product with the mean are rounded for themselves",
-        seen="frozen BatchNorm of DETR",
-    ),
+    ).because("the scale w * rsqrt(v) and its product with the mean are rounded for themselves", "frozen BatchNorm of DETR"),
     declare(
         "GroupNorm by its formula",
         "x w b",
@@ -269,9 +240,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((3, 24, 57), (24,), (24,)), Sample((2, 4, 7), (4,), (4,))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="the kernel folds weight and statistics into one scale, the formula rounds each step",
-        seen="ports of Stable Diffusion",
-    ),
+    ).because("the kernel folds weight and statistics into one scale, the formula rounds each step", "ports of Stable Diffusion"),
     declare(
         "vectors of length one",
         "x",
@@ -279,7 +248,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x / paddle.sqrt((x * x).sum(-1, keepdim=True))",
         "x * paddle.rsqrt((x * x).sum(-1, keepdim=True))",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="a division, a product with a reciprocal root, and a norm with a lower limit round otherwise",
-        seen="paddlenlp transformers/clap/modeling.py: F.normalize and x / x.norm()",
+    ).because(
+        "a division, a product with a reciprocal root, and a norm with a lower limit round otherwise",
+        "paddlenlp transformers/clap/modeling.py: F.normalize and x / x.norm()",
     ),
 )

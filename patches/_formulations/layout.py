@@ -15,8 +15,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("paddle.matmul(q, k.transpose([0, 1, 3, 2]).contiguous())", "torch.matmul(q, k.transpose(-1, -2).contiguous())"),
         samples=(Sample((2, 4, 33, 257), (2, 4, 8, 257)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         may_differ={"float32": FORWARD},
-        why="a product has another kernel, with another order of sums, for each layout of its operands",
-        seen="PaddleFormers nn/attention/eager_attention.py and transformers/ofa_utils.py; Paddle #72843",
+    ).because(
+        "a product has another kernel, with another order of sums, for each layout of its operands",
+        "PaddleFormers nn/attention/eager_attention.py and transformers/ofa_utils.py; Paddle #72843",
     ),
     declare(
         "weight of a Linear layer",
@@ -25,9 +26,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.matmul(x, w)",
         samples=(Sample((4, 33, 80), (80, 8)), Sample((2, 5, 8), (8, 6))),
         may_differ={"float32": BOTH},
-        why="a Torch port holds the weight as [out, in], a product with Paddle's own as [in, out], and the "
-        "product has another kernel, with another order of sums, for each layout of its operands",
-        seen="PyTorch #148939; PaddleFormers transformers/tensor_parallel_utils.py",
+    ).because(
+        "a Torch port holds the weight as [out, in], a product with Paddle's own as [in, out], and the product has another "
+        "kernel, with another order of sums, for each layout of its operands",
+        "PyTorch #148939; PaddleFormers transformers/tensor_parallel_utils.py",
     ),
     declare(
         "sum over an axis that is not the last in memory",
@@ -36,8 +38,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("x.transpose([0, 2, 1]).contiguous().sum(-1)", "x.transpose(1, 2).contiguous().sum(-1)"),
         samples=(Sample((4, 57, 33)), Sample((2, 5, 3))),
         may_differ={"float32": FORWARD},
-        why="rows that lie together are summed in lanes of a vector, rows that lie apart one after another",
-        seen="Reformer of paddlenlp, transposes around its hashes",
+    ).because(
+        "rows that lie together are summed in lanes of a vector, rows that lie apart one after another",
+        "Reformer of paddlenlp, transposes around its hashes",
     ),
     declare(
         "mean over an image",
@@ -46,8 +49,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("x.transpose([0, 2, 3, 1]).contiguous().mean([1, 2])", "x.permute(0, 2, 3, 1).contiguous().mean([1, 2])"),
         samples=(Sample((2, 8, 15, 13)), Sample((1, 3, 4, 5))),
         may_differ={"float32": FORWARD},
-        why="channels that lie last are summed one image point after another, channels that lie first in lanes",
-        seen="paddle.vision's pooling against x.mean([2, 3])",
+    ).because(
+        "channels that lie last are summed one image point after another, channels that lie first in lanes",
+        "paddle.vision's pooling against x.mean([2, 3])",
     ),
     declare(
         "softmax over another axis",
@@ -59,8 +63,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((4, 57, 33)), Sample((2, 5, 3))),
         may_differ={"float32": BOTH, "bfloat16": BOTH},
-        why="a softmax over the last axis sums in lanes of a vector, one over another axis row by row",
-        seen="PaddleFormers nn/moe_deepep/moe_gate.py",
+    ).because(
+        "a softmax over the last axis sums in lanes of a vector, one over another axis row by row",
+        "PaddleFormers nn/moe_deepep/moe_gate.py",
     ),
     declare(
         "halves of one product",
@@ -69,8 +74,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "n = x.shape[-1] // 2\nF.silu(x[..., :n].contiguous()) * x[..., n:].contiguous()",
         samples=(Sample((4, 33, 114)), Sample((2, 5, 6))),
         may_differ={"float32": BOTH},
-        why="the vectorised exponential has other last bits than the scalar one, which takes the ends of rows that lie apart",
-        seen="PaddleFormers nn/mlp.py; docs/measurements.md",
+    ).because(
+        "the vectorised exponential has other last bits than the scalar one, which takes the ends of rows that lie apart",
+        "PaddleFormers nn/mlp.py; docs/measurements.md",
     ),
     declare(
         "channels last",
@@ -82,9 +88,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((2, 8, 15, 13), (12, 8, 3, 3)), Sample((1, 3, 4, 5), (2, 3, 3, 3))),
         may_differ={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="another kernel of the convolution sums over channels first",
-        seen='paddle.vision with data_format="NHWC"',
-    ),
+    ).because("another kernel of the convolution sums over channels first", 'paddle.vision with data_format="NHWC"'),
     declare(
         "batch as one matrix",
         "x w",
@@ -95,8 +99,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((4, 33, 80), (80, 96)), Sample((2, 5, 8), (8, 6))),
         may_differ={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the gradient of the weight is one product over all rows, or a product for each sentence and a sum of them",
-        seen="paddlenlp's attention with 3-dimensional weights",
+    ).because(
+        "the gradient of the weight is one product over all rows, or a product for each sentence and a sum of them",
+        "paddlenlp's attention with 3-dimensional weights",
     ),
     declare(
         "product by transposing the result",
@@ -105,8 +110,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("paddle.matmul(w, x, transpose_x=True, transpose_y=True).t()", "torch.matmul(w.t(), x.t()).t()"),
         samples=(Sample((33, 80), (80, 8)), Sample((5, 8), (8, 6))),
         may_differ={"float32": FORWARD},
-        why="a product has another kernel, with another order of sums, for each layout of its operands",
-        seen="Megatron-LM's column-parallel layers",
+    ).because(
+        "a product has another kernel, with another order of sums, for each layout of its operands",
+        "Megatron-LM's column-parallel layers",
     ),
     declare(
         "batched product by transposing the result",
@@ -118,8 +124,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((4, 20, 20), (4, 20, 8)), Sample((2, 5, 8), (2, 8, 6))),
         may_differ={"float32": BOTH},
-        why="a product has another kernel, with another order of sums, for each layout of its operands",
-        seen="attention that computes values by keys",
+    ).because(
+        "a product has another kernel, with another order of sums, for each layout of its operands",
+        "attention that computes values by keys",
     ),
     declare(
         "product of heads by transposing the result",
@@ -131,8 +138,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((2, 4, 12, 12), (2, 4, 12, 8)), Sample((1, 2, 5, 8), (1, 2, 8, 6))),
         may_differ={"float32": BOTH},
-        why="a product has another kernel, with another order of sums, for each layout of its operands",
-        seen="attention that computes values by keys",
+    ).because(
+        "a product has another kernel, with another order of sums, for each layout of its operands",
+        "attention that computes values by keys",
     ),
     declare(
         "last token alone",
@@ -141,8 +149,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.matmul(x[:, -1:], w)",
         samples=(Sample((2, 33, 80), (80, 57)), Sample((2, 5, 8), (8, 6))),
         may_differ={"float32": BOTH},
-        why="a row's products are summed in another order when there are fewer rows: the library takes another kernel",
-        seen="generation with a cache: transformers #25420, litgpt #2165",
+    ).because(
+        "a row's products are summed in another order when there are fewer rows: the library takes another kernel",
+        "generation with a cache: transformers #25420, litgpt #2165",
     ),
     declare(
         "scores of one query",
@@ -151,7 +160,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.matmul(q[:, :, -1:], k, transpose_y=True)",
         samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         may_differ={"float32": BOTH},
-        why="a row's products are summed in another order when there are fewer rows: the library takes another kernel",
-        seen="generation with a cache: transformers #25420",
+    ).because(
+        "a row's products are summed in another order when there are fewer rows: the library takes another kernel",
+        "generation with a cache: transformers #25420",
     ),
 )

@@ -16,8 +16,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * paddle.full([1], c, x.dtype)",
         samples=(Sample((33, 57), 55.42562584220407), Sample((5, 7), 0.1)),
         differs={"bfloat16": BOTH},
-        why="the number is rounded to 16 bits before it multiplies",
-        seen="PaddleFormers transformers/gemma3_text/modeling.py:56; transformers #29402",
+    ).because(
+        "the number is rounded to 16 bits before it multiplies",
+        "PaddleFormers transformers/gemma3_text/modeling.py:56; transformers #29402",
     ),
     declare(
         "frequencies of a rotation",
@@ -27,8 +28,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         't.unsqueeze(-1) * paddle.exp(paddle.arange(0, 80, 2, dtype="float32") * (-math.log(base) / 80))',
         samples=(Sample(Floats((33,), 0.0, 512.0), 10000.0), Sample(Floats((5,), 0.0, 9.0), 500000.0)),
         differs={"float32": BOTH, "bfloat16": FORWARD},
-        why="a power, a reciprocal and an exponential are each rounded to float32 otherwise",
-        seen="PaddleFormers transformers/qwen3_vl/modeling.py:126; ports of fairseq",
+    ).because(
+        "a power, a reciprocal and an exponential are each rounded to float32 otherwise",
+        "PaddleFormers transformers/qwen3_vl/modeling.py:126; ports of fairseq",
     ),
     declare(
         "angles in the model's dtype",
@@ -38,8 +40,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "f = paddle.arange(33, dtype=x.dtype).unsqueeze(-1) / (paddle.arange(57, dtype=x.dtype) + 1)\nx * paddle.cos(f)",
         samples=(Sample((33, 57)), Sample((2, 33, 57))),
         differs={"bfloat16": BOTH},
-        why="positions and frequencies are rounded to 16 bits before the cosine",
-        seen="gpt-neox #1003; transformers #29285 and #29496; Megatron-LM #744",
+    ).because(
+        "positions and frequencies are rounded to 16 bits before the cosine",
+        "gpt-neox #1003; transformers #29285 and #29496; Megatron-LM #744",
     ),
     declare(
         "cosines in the model's dtype",
@@ -47,8 +50,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'x * paddle.cos(f.astype("float32")).astype(x.dtype)',
         '(x.astype("float32") * paddle.cos(f.astype("float32"))).astype(x.dtype)',
         differs={"bfloat16": BOTH},
-        why="the cosine is rounded to 16 bits before it multiplies",
-        seen="PaddleFormers transformers/llama/modeling.py; TransformerEngine #1245",
+    ).because(
+        "the cosine is rounded to 16 bits before it multiplies",
+        "PaddleFormers transformers/llama/modeling.py; TransformerEngine #1245",
     ),
     declare(
         "angles by a product or a multiplication",
@@ -61,8 +65,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Sample(Floats((5,), 0.0, 9.0), Floats((4,), 0.0, 1.0)),
         ),
         may_differ={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the gradients of positions and frequencies are products of rows, or sums",
-        seen="PaddleFormers transformers/qwen3_vl/modeling.py (outer) against paddleocr_vl (matmul)",
+    ).because(
+        "the gradients of positions and frequencies are products of rows, or sums",
+        "PaddleFormers transformers/qwen3_vl/modeling.py (outer) against paddleocr_vl (matmul)",
     ),
     declare(
         "cosine of joined halves",
@@ -71,8 +76,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "c = paddle.cos(f)\npaddle.concat([c, c], -1)",
         samples=(Sample((33, 57), within=(0.0, 512.0)), Sample((5, 7), within=(0.0, 9.0))),
         differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the halves' gradients are added before or behind the multiplication by the sine",
-        seen="rotary tables of paddlenlp and transformers",
+    ).because(
+        "the halves' gradients are added before or behind the multiplication by the sine",
+        "rotary tables of paddlenlp and transformers",
     ),
     declare(
         "steps of a schedule",
@@ -82,8 +88,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'x * (paddle.arange(57, dtype="float32") * (1 / 56)).astype(x.dtype)',
         samples=(Sample((33, 57)), Sample((5, 57))),
         differs={"float32": BOTH},
-        why="linspace multiplies a rounded step from either end, a range is divided or multiplied by a rounded reciprocal",
-        seen="stochastic depth: transformers models/swin; paddlenlp transformers/clap",
+    ).because(
+        "linspace multiplies a rounded step from either end, a range is divided or multiplied by a rounded reciprocal",
+        "stochastic depth: transformers models/swin; paddlenlp transformers/clap",
     ),
     declare(
         "noise schedule by products or logarithms",
@@ -93,8 +100,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.exp(paddle.cumsum(paddle.log1p(-b), -1))",
         samples=(Sample((33, 57), within=(0.0001, 0.02)), Sample((5, 7), within=(0.0001, 0.02))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="a running product rounds each factor, a running sum of logarithms each term",
-        seen="diffusers against score-based samplers",
+    ).because(
+        "a running product rounds each factor, a running sum of logarithms each term", "diffusers against score-based samplers"
     ),
     declare(
         "table made in float64",
@@ -103,8 +110,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'x * paddle.exp(paddle.arange(57, dtype="float64") * (-math.log(10000.0) / 57)).astype(x.dtype)',
         samples=(Sample((33, 57)), Sample((5, 57))),
         differs={"float32": BOTH},
-        why="the exponential is rounded from float64, or computed in float32",
-        seen="sinusoidal positions: NumPy's float64 against paddle.arange",
+    ).because(
+        "the exponential is rounded from float64, or computed in float32",
+        "sinusoidal positions: NumPy's float64 against paddle.arange",
     ),
     declare(
         "slopes of positions (ALiBi)",
@@ -120,8 +128,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((33, 12)), Sample((5, 12))),
         differs={"float32": FORWARD},
-        why="the power is computed in float32, or in float64 and rounded",
-        seen="paddlenlp transformers/llama (build_alibi_tensor); transformers models/bloom",
+    ).because(
+        "the power is computed in float32, or in float64 and rounded",
+        "paddlenlp transformers/llama (build_alibi_tensor); transformers models/bloom",
     ),
     declare(
         "label smoothing",
@@ -130,7 +139,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "p = F.log_softmax(x, -1)\n(1 - c) * F.nll_loss(p, t) - c * p.mean()",
         samples=(Sample((33, 57), Ints((33,), 0, 57), 0.1), Sample((5, 7), Ints((5,), 0, 7), 0.3)),
         differs={"float32": GRADIENT},
-        why="the loss in one call weights the log-probabilities of all classes otherwise",
-        seen="paddlenlp transformers/glm/modeling.py:866",
+    ).because(
+        "the loss in one call weights the log-probabilities of all classes otherwise", "paddlenlp transformers/glm/modeling.py:866"
     ),
 )

@@ -17,8 +17,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         '(y * w.astype("float32")).astype(x.dtype)',
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": BOTH},
-        why="the normalised value is rounded to 16 bits before the weight, or only behind it",
-        seen="TransformerEngine #1132; transformers #33133 and #30236; PaddleFormers nn/norm.py",
+    ).because(
+        "the normalised value is rounded to 16 bits before the weight, or only behind it",
+        "TransformerEngine #1132; transformers #33133 and #30236; PaddleFormers nn/norm.py",
     ),
     declare(
         "RMSNorm in 16 bits",
@@ -27,8 +28,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w",
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
         differs={"bfloat16": BOTH},
-        why="squares, their mean and the root are each rounded to 16 bits, or kept in float32",
-        seen="transformers #25421; apex #1652",
+    ).because(
+        "squares, their mean and the root are each rounded to 16 bits, or kept in float32", "transformers #25421; apex #1652"
     ),
     declare(
         "RMSNorm: multiplied by rsqrt or divided by sqrt",
@@ -36,9 +37,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * paddle.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
         "x / paddle.sqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the reciprocal root is rounded before it multiplies; a division rounds once",
-        seen="Llama's reference code against T5's",
-    ),
+    ).because("the reciprocal root is rounded before it multiplies; a division rounds once", "Llama's reference code against T5's"),
     declare(
         "norm with the weight of one plus",
         "y w",
@@ -47,8 +46,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "y + y * w",
         samples=(Sample((33, 57), Floats((57,), -0.3, 0.3)), Sample((5, 7), Floats((7,), -0.3, 0.3))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="1 + w loses digits of a small w in 16 bits; y + y * w rounds the product instead",
-        seen="PaddleFormers transformers/gemma3_text/modeling.py",
+    ).because(
+        "1 + w loses digits of a small w in 16 bits; y + y * w rounds the product instead",
+        "PaddleFormers transformers/gemma3_text/modeling.py",
     ),
     declare(
         "softmax in float32",
@@ -57,8 +57,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'F.softmax(x.astype("float32"), -1).astype(x.dtype)',
         'F.softmax(x, -1, dtype="float32").astype(x.dtype)',
         differs={"bfloat16": GRADIENT},
-        why="the kernel computes in float32 in any case, but its backward reads probabilities that are rounded to 16 bits",
-        seen="PaddleFormers nn/attention/eager_attention.py",
+    ).because(
+        "the kernel computes in float32 in any case, but its backward reads probabilities that are rounded to 16 bits",
+        "PaddleFormers nn/attention/eager_attention.py",
     ),
     declare(
         "probabilities in float32 beside the values",
@@ -67,8 +68,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'paddle.matmul(F.softmax(s.astype("float32"), -1), v.astype("float32")).astype(v.dtype)',
         samples=(Sample((4, 33, 29), (4, 29, 80)), Sample((2, 5, 6), (2, 6, 8))),
         differs={"bfloat16": BOTH},
-        why="probabilities are rounded to 16 bits before they meet the values, or not",
-        seen="flash attention against eager attention: PyTorch #151912",
+    ).because(
+        "probabilities are rounded to 16 bits before they meet the values, or not",
+        "flash attention against eager attention: PyTorch #151912",
     ),
     declare(
         "mask added in 16 bits",
@@ -77,8 +79,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'F.softmax((s + m).astype("float32"), -1).astype(s.dtype)',
         samples=(Sample((4, 33, 29), (4, 33, 29)), Sample((2, 5, 6), (2, 5, 6))),
         differs={"bfloat16": BOTH},
-        why="the sum of score and mask is rounded to 16 bits before the softmax",
-        seen="transformers' eager attention; Megatron-LM's attention_softmax_in_fp32",
+    ).because(
+        "the sum of score and mask is rounded to 16 bits before the softmax",
+        "transformers' eager attention; Megatron-LM's attention_softmax_in_fp32",
     ),
     declare(
         "scale of attention",
@@ -92,8 +95,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.matmul(q, k, transpose_y=True) / math.sqrt(q.shape[-1])",
         samples=(Sample((2, 4, 33, 80), (2, 4, 33, 80)), Sample((1, 2, 5, 8), (1, 2, 6, 8))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="scores are rounded after the scale or before it, and the scale divides or multiplies; both roots round twice",
-        seen="PaddleFormers transformers/ofa_utils.py against nn/attention/eager_attention.py; Whisper scales both",
+    ).because(
+        "scores are rounded after the scale or before it, and the scale divides or multiplies; both roots round twice",
+        "PaddleFormers transformers/ofa_utils.py against nn/attention/eager_attention.py; Whisper scales both",
     ),
     declare(
         "division by a number",
@@ -102,9 +106,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * (1 / c)",
         samples=(Sample((33, 57), 3.0), Sample((5, 7), 49.0)),
         differs={"float32": BOTH},
-        why="1 / c is rounded itself",
-        seen="PaddleFormers trainer; PyTorch's own div against mul",
-    ),
+    ).because("1 / c is rounded itself", "PaddleFormers trainer; PyTorch's own div against mul"),
     declare(
         "division by a tensor",
         "x y",
@@ -113,9 +115,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * paddle.reciprocal(y)",
         samples=(Sample((33, 57), Floats((33, 1), 0.5, 2.0)), Sample((5, 7), Floats((5, 1), 0.5, 2.0))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the reciprocal is rounded itself",
-        seen="ports of Keras",
-    ),
+    ).because("the reciprocal is rounded itself", "ports of Keras"),
     declare(
         "one by the root",
         "x",
@@ -125,9 +125,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.sqrt(1 / x)",
         samples=(Sample((33, 57), positive=True), Sample((5, 7), positive=True)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="two steps round twice; the power's backward is another formula",
-        seen="Llama, T5, Gemma",
-    ),
+    ).because("two steps round twice; the power's backward is another formula", "Llama, T5, Gemma"),
     declare(
         "rotation in float32",
         "q c s",
@@ -140,8 +138,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Sample((2, 5, 8), Floats((5, 8), -1.0, 1.0), Floats((5, 8), -1.0, 1.0)),
         ),
         differs={"bfloat16": BOTH},
-        why="each product and the sum are rounded to 16 bits, or the result alone",
-        seen="PaddleFormers transformers/llama/modeling.py:65; transformers models/llama/modeling_llama.py:166",
+    ).because(
+        "each product and the sum are rounded to 16 bits, or the result alone",
+        "PaddleFormers transformers/llama/modeling.py:65; transformers models/llama/modeling_llama.py:166",
     ),
     declare(
         "router in float32",
@@ -153,8 +152,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ),
         samples=(Sample((33, 80), (80, 8)), Sample((5, 8), (8, 4))),
         differs={"bfloat16": BOTH},
-        why="the product is rounded to 16 bits before the softmax, or the router computes in float32",
-        seen="PaddleFormers nn/moe_deepep/moe_gate.py; Megatron-LM's moe_router_dtype",
+    ).because(
+        "the product is rounded to 16 bits before the softmax, or the router computes in float32",
+        "PaddleFormers nn/moe_deepep/moe_gate.py; Megatron-LM's moe_router_dtype",
     ),
     declare(
         "choice before or after the softmax",
@@ -163,8 +163,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.softmax(paddle.topk(x, 2)[0], -1)",
         samples=(Sample((33, 8)), Sample((5, 4))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="another sum of exponentials is divided by, and the division by the sum of the chosen comes behind",
-        seen="Qwen3-MoE's norm_topk_prob against Mixtral's",
+    ).because(
+        "another sum of exponentials is divided by, and the division by the sum of the chosen comes behind",
+        "Qwen3-MoE's norm_topk_prob against Mixtral's",
     ),
     declare(
         "normalisation of the chosen weights in float64",
@@ -173,17 +174,15 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'q = p.astype("float64")\n(q / q.sum(-1, keepdim=True)).astype(p.dtype)',
         samples=(Sample((33, 8), positive=True), Sample((5, 4), positive=True)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="float64 rounds once at the end",
-        seen="routers of PaddleFleet against Megatron-LM",
-    ),
+    ).because("float64 rounds once at the end", "routers of PaddleFleet against Megatron-LM"),
     declare(
         "routing weights in 16 bits",
         "y s",
         'p = F.softmax(s.astype("float32"), -1)\n(y.astype("float32") * p).astype(y.dtype)',
         'p = F.softmax(s.astype("float32"), -1)\ny * p.astype(y.dtype)',
         differs={"bfloat16": BOTH},
-        why="the routing weight is rounded to 16 bits before it multiplies",
-        seen="PaddleFormers transformers/qwen3_moe/modeling.py:347",
+    ).because(
+        "the routing weight is rounded to 16 bits before it multiplies", "PaddleFormers transformers/qwen3_moe/modeling.py:347"
     ),
     declare(
         "routing weight before or behind the second product",
@@ -192,18 +191,14 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.matmul(h * p, w)",
         samples=(Sample((33, 80), Floats((33, 1), 0.0, 1.0), (80, 57)), Sample((5, 8), Floats((5, 1), 0.0, 1.0), (8, 7))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the weight multiplies each operand of a sum, or the sum",
-        seen="Megatron-LM's moe_apply_probs_on_input",
-    ),
+    ).because("the weight multiplies each operand of a sum, or the sum", "Megatron-LM's moe_apply_probs_on_input"),
     declare(
         "residual stream in float32",
         "x a m",
         "x + a + m",
         '(x.astype("float32") + a.astype("float32") + m.astype("float32")).astype(x.dtype)',
         differs={"bfloat16": FORWARD},
-        why="each sum is rounded to 16 bits, or only the last",
-        seen="Megatron-LM's fp32_residual_connection",
-    ),
+    ).because("each sum is rounded to 16 bits, or only the last", "Megatron-LM's fp32_residual_connection"),
     declare(
         "soft cap in float32",
         "x",
@@ -211,17 +206,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         '(paddle.tanh(x.astype("float32") / 30.0) * 30.0).astype(x.dtype)',
         samples=(Sample((33, 57), within=(-60.0, 60.0)), Sample((5, 7), within=(-60.0, 60.0))),
         differs={"bfloat16": BOTH},
-        why="the quotient and the hyperbolic tangent are rounded to 16 bits, or the result alone",
-        seen="transformers models/gemma2",
-    ),
-    declare(
-        "sum in float64",
-        "x",
-        "x.sum()",
-        'x.astype("float64").sum().astype(x.dtype)',
-        may_differ={"float32": FORWARD},
-        why="float64 rounds once at the end",
-        seen="Megatron-LM's and PaddleFormers' logging of losses",
+    ).because("the quotient and the hyperbolic tangent are rounded to 16 bits, or the result alone", "transformers models/gemma2"),
+    declare("sum in float64", "x", "x.sum()", 'x.astype("float64").sum().astype(x.dtype)', may_differ={"float32": FORWARD}).because(
+        "float64 rounds once at the end", "Megatron-LM's and PaddleFormers' logging of losses"
     ),
     declare(
         "mean of 16 bits in float32",
@@ -229,17 +216,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "((x - x.mean(-1, keepdim=True)) ** 2).mean(-1)",
         'y = x.astype("float32")\n((y - y.mean(-1, keepdim=True)) ** 2).mean(-1).astype(x.dtype)',
         differs={"bfloat16": BOTH},
-        why="mean and differences are rounded to 16 bits, or kept in float32",
-        seen="T5 and Gemma norms in ports",
-    ),
-    declare(
-        "cube",
-        "x",
-        "x.pow(3)",
-        "x * x * x",
-        differs={"float32": GRADIENT, "bfloat16": GRADIENT},
-        why="the backward of a power is 3 * x ** 2, that of a product adds three parts",
-        seen="GELU by tanh: paddlenlp transformers/activations.py",
+    ).because("mean and differences are rounded to 16 bits, or kept in float32", "T5 and Gemma norms in ports"),
+    declare("cube", "x", "x.pow(3)", "x * x * x", differs={"float32": GRADIENT, "bfloat16": GRADIENT}).because(
+        "the backward of a power is 3 * x ** 2, that of a product adds three parts",
+        "GELU by tanh: paddlenlp transformers/activations.py",
     ),
     declare(
         "decay of two steps",
@@ -247,9 +227,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.exp(a) * paddle.exp(b)",
         "paddle.exp(a + b)",
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="each exponential is rounded before the product, or the sum before the exponential",
-        seen="Mamba's and RWKV's decays",
-    ),
+    ).because("each exponential is rounded before the product, or the sum before the exponential", "Mamba's and RWKV's decays"),
     declare(
         "number before or behind a product of three",
         "x y c",
@@ -258,18 +236,14 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x * (y * c)",
         samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.7)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="another product is rounded in between",
-        seen="focal loss, gates of LSTM",
-    ),
+    ).because("another product is rounded in between", "focal loss, gates of LSTM"),
     declare(
         "straight-through estimator",
         "x y",
         "x + (y - x).detach()",
         "y.detach() + (x - x.detach())",
         differs={"float32": FORWARD, "bfloat16": FORWARD},
-        why="x + (y - x) is rounded twice and is not y",
-        seen="transformers models/dac/modeling_dac.py",
-    ),
+    ).because("x + (y - x) is rounded twice and is not y", "transformers models/dac/modeling_dac.py"),
     declare(
         "mixture of two",
         "x y g",
@@ -277,9 +251,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "y + g * (x - y)",
         samples=(Sample((33, 57), (33, 57), Floats((33, 57), 0.0, 1.0)), Sample((5, 7), (5, 7), Floats((5, 7), 0.0, 1.0))),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="1 - g is rounded, or the difference is",
-        seen="highway and GRU gates",
-    ),
+    ).because("1 - g is rounded, or the difference is", "highway and GRU gates"),
     declare(
         "classifier-free guidance",
         "u t c",
@@ -287,9 +259,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "(1 - c) * u + c * t",
         samples=(Sample((33, 57), (33, 57), 7.5), Sample((5, 7), (5, 7), 3.0)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the difference is rounded, or both products are",
-        seen="diffusers against other samplers",
-    ),
+    ).because("the difference is rounded, or both products are", "diffusers against other samplers"),
     declare(
         "LayerNorm in float32",
         "x w b",
@@ -297,7 +267,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         'F.layer_norm(x.astype("float32"), w.shape, w.astype("float32"), b.astype("float32")).astype(x.dtype)',
         samples=(Sample((33, 57), (57,), (57,)), Sample((5, 7), (7,), (7,))),
         may_differ={"bfloat16": GRADIENT},
-        why="the backward of the kernel in 16 bits keeps fewer digits of what lies between",
-        seen="Megatron-LM's LayerNorm in float32",
+    ).because(
+        "the backward of the kernel in 16 bits keeps fewer digits of what lies between", "Megatron-LM's LayerNorm in float32"
     ),
 )

@@ -17,8 +17,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((33, 57), (57,), (57, 24)), Sample((5, 7), (7,), (7, 4))),
         differs={"bfloat16": BOTH},
         may_differ={"float32": BOTH},
-        why="squares are summed over all elements, or norms are rounded and squared again",
-        seen="PyTorch #133406; PaddleFormers trainer/trainer.py (ClipGradByGlobalNorm)",
+    ).because(
+        "squares are summed over all elements, or norms are rounded and squared again",
+        "PyTorch #133406; PaddleFormers trainer/trainer.py (ClipGradByGlobalNorm)",
     ),
     declare(
         "clipped gradient",
@@ -28,8 +29,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "g / (n / c)",
         samples=(Sample((33, 57), Floats((1,), 3.0, 9.0), 0.7), Sample((5, 7), Floats((1,), 3.0, 9.0), 1.5)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the quotient is rounded first, or the product",
-        seen="torch.nn.utils.clip_grad_norm_ against paddle.nn.ClipGradByGlobalNorm",
+    ).because(
+        "the quotient is rounded first, or the product", "torch.nn.utils.clip_grad_norm_ against paddle.nn.ClipGradByGlobalNorm"
     ),
     declare(
         "decoupled weight decay",
@@ -39,8 +40,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "w - lr * wd * w - lr * u",
         samples=(Sample((33, 57), (33, 57), 0.001, 0.1), Sample((5, 7), (5, 7), 0.01, 0.3)),
         differs={"float32": BOTH, "bfloat16": FORWARD},
-        why="1 - lr * wd is rounded, or the decay is a term of the sum",
-        seen="torch.optim.AdamW against AdamW of transformers and paddle.optimizer",
+    ).because(
+        "1 - lr * wd is rounded, or the decay is a term of the sum",
+        "torch.optim.AdamW against AdamW of transformers and paddle.optimizer",
     ),
     declare(
         "moving average",
@@ -50,8 +52,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("paddle.lerp(m, g, 1 - b)", "torch.lerp(m, g, torch.full([], 1 - b, dtype=m.dtype))"),
         samples=(Sample((33, 57), (33, 57), 0.9), Sample((5, 7), (5, 7), 0.99)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="1 - b multiplies the gradient or the difference; a number of lerp is rounded to the tensors' dtype",
-        seen="Adam's first moment: torch.optim against optax; EMA of diffusers",
+    ).because(
+        "1 - b multiplies the gradient or the difference; a number of lerp is rounded to the tensors' dtype",
+        "Adam's first moment: torch.optim against optax; EMA of diffusers",
     ),
     declare(
         "second moment",
@@ -61,8 +64,8 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "v + (g * g - v) * (1 - b)",
         samples=(Sample(Floats((33, 57), 0.5, 2.0), (33, 57), 0.999), Sample(Floats((5, 7), 0.5, 2.0), (5, 7), 0.95)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the gradient is squared first, or multiplied by 1 - b first",
-        seen="torch.optim.Adam (addcmul) against paddle.optimizer.Adam",
+    ).because(
+        "the gradient is squared first, or multiplied by 1 - b first", "torch.optim.Adam (addcmul) against paddle.optimizer.Adam"
     ),
     declare(
         "bias corrections of Adam",
@@ -72,8 +75,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (paddle.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))",
         samples=(Sample((33, 57), Floats((33, 57), 0.5, 2.0), 0.001), Sample((5, 7), Floats((5, 7), 0.5, 2.0), 0.01)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the corrections divide the moments, or the learning rate and epsilon",
-        seen="torch.optim.Adam against paddle.optimizer.Adam and TensorFlow's",
+    ).because(
+        "the corrections divide the moments, or the learning rate and epsilon",
+        "torch.optim.Adam against paddle.optimizer.Adam and TensorFlow's",
     ),
     declare(
         "root of Adam's corrected second moment",
@@ -82,9 +86,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.sqrt(v / c)",
         samples=(Sample(Floats((33, 57), 0.5, 2.0), 0.003), Sample(Floats((5, 7), 0.5, 2.0), 0.3)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the quotient is rounded before the root, or behind it",
-        seen="torch.optim.Adam against Adam as its paper writes it",
-    ),
+    ).because("the quotient is rounded before the root, or behind it", "torch.optim.Adam against Adam as its paper writes it"),
     declare(
         "Adam's step with decoupled decay",
         "w m d lr wd c",
@@ -97,8 +99,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Sample((5, 7), (5, 7), Floats((5, 7), 0.5, 2.0), 0.01, 0.3, 0.19),
         ),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the learning rate and the correction multiply the moment, or the quotient; the decay is a factor or a term",
-        seen="torch.optim.AdamW against AdamW as its paper writes it",
+    ).because(
+        "the learning rate and the correction multiply the moment, or the quotient; the decay is a factor or a term",
+        "torch.optim.AdamW against AdamW as its paper writes it",
     ),
     declare(
         "Adam's step",
@@ -112,8 +115,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Sample((5, 7), (5, 7), Floats((5, 7), 0.5, 2.0), 0.01, 0.19),
         ),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the learning rate and the correction multiply the moment, or the quotient",
-        seen="torch.optim.Adam against Adam as its paper writes it",
+    ).because(
+        "the learning rate and the correction multiply the moment, or the quotient",
+        "torch.optim.Adam against Adam as its paper writes it",
     ),
     declare(
         "weight updated in 16 bits or in float32",
@@ -122,9 +126,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         '(w.astype("float32") - lr * u.astype("float32")).astype(w.dtype)',
         samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
         differs={"bfloat16": FORWARD},
-        why="lr * u is rounded to 16 bits before it is subtracted",
-        seen="multi_precision=True of paddle.optimizer",
-    ),
+    ).because("lr * u is rounded to 16 bits before it is subtracted", "multi_precision=True of paddle.optimizer"),
     declare(
         "gradient of micro-batches",
         "x w",
@@ -135,8 +137,9 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
         differs={"bfloat16": FORWARD},
         may_differ={"float32": FORWARD},
-        why="each micro-batch's gradient is rounded before they are added",
-        seen="gradient_accumulation_steps: transformers #24725, huggingface/blog #2414",
+    ).because(
+        "each micro-batch's gradient is rounded before they are added",
+        "gradient_accumulation_steps: transformers #24725, huggingface/blog #2414",
     ),
     declare(
         "loss or gradient divided by the number of micro-batches",
@@ -146,9 +149,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
         differs={"bfloat16": FORWARD},
         may_differ={"float32": FORWARD},
-        why="1 / n is rounded at the beginning of the backward, or the gradient at its end",
-        seen="LaTeX-OCR #148",
-    ),
+    ).because("1 / n is rounded at the beginning of the backward, or the gradient at its end", "LaTeX-OCR #148"),
     declare(
         "loss scaled by a number that is no power of two",
         "x w",
@@ -157,17 +158,16 @@ FORMULATIONS: tuple[Formulation, ...] = (
         samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
         differs={"bfloat16": FORWARD},
         may_differ={"float32": FORWARD},
-        why="the scale is rounded in each step of the backward",
-        seen="static loss scales of 1000",
-    ),
+    ).because("the scale is rounded in each step of the backward", "static loss scales of 1000"),
     declare(
         "gradients accumulated in 16 bits or in float32",
         "a b c d",
         "a + b + c + d",
         '(a.astype("float32") + b.astype("float32") + c.astype("float32") + d.astype("float32")).astype(a.dtype)',
         differs={"bfloat16": FORWARD},
-        why="each addition is rounded to 16 bits, or the sum alone",
-        seen="main_grad of PaddleFormers (transformers/fp8_utils.py) and Megatron-LM",
+    ).because(
+        "each addition is rounded to 16 bits, or the sum alone",
+        "main_grad of PaddleFormers (transformers/fp8_utils.py) and Megatron-LM",
     ),
     declare(
         "order of a sum over ranks",
@@ -175,18 +175,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "a + b + c + d",
         "(a + b) + (c + d)",
         differs={"float32": FORWARD, "bfloat16": FORWARD},
-        why="a ring adds one rank after another, a tree adds pairs",
-        seen="all-reduce by a ring or a tree: nccl #855 and #1055",
-    ),
+    ).because("a ring adds one rank after another, a tree adds pairs", "all-reduce by a ring or a tree: nccl #855 and #1055"),
     declare(
-        "mean over ranks",
-        "a b c",
-        "(a + b + c) / 3",
-        "a / 3 + b / 3 + c / 3",
-        differs={"float32": FORWARD, "bfloat16": FORWARD},
-        why="the sum is divided, or each rank's gradient before the sum",
-        seen="DistributedDataParallel of Torch divides first",
-    ),
+        "mean over ranks", "a b c", "(a + b + c) / 3", "a / 3 + b / 3 + c / 3", differs={"float32": FORWARD, "bfloat16": FORWARD}
+    ).because("the sum is divided, or each rank's gradient before the sum", "DistributedDataParallel of Torch divides first"),
     declare(
         "momentum with the learning rate inside",
         "w m g lr",
@@ -194,9 +186,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "w - (lr * 0.9 * m + lr * g)",
         samples=(Sample((33, 57), (33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), (5, 7), 0.3)),
         differs={"float32": BOTH, "bfloat16": BOTH},
-        why="the learning rate multiplies the sum, or each term",
-        seen="Caffe's and TensorFlow's SGD against Torch's",
-    ),
+    ).because("the learning rate multiplies the sum, or each term", "Caffe's and TensorFlow's SGD against Torch's"),
     declare(
         "loss of a sequence in parts",
         "x t",
@@ -206,7 +196,5 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "t.shape[0]",
         samples=(Sample((66, 57), Ints((66,), 0, 57)), Sample((6, 7), Ints((6,), 0, 7))),
         may_differ={"float32": FORWARD, "bfloat16": FORWARD},
-        why="the parts are rounded before they are added",
-        seen="chunked cross entropy: PaddleFormers nn/criterion/loss_utils.py",
-    ),
+    ).because("the parts are rounded before they are added", "chunked cross entropy: PaddleFormers nn/criterion/loss_utils.py"),
 )

@@ -11,8 +11,9 @@ EQUAL: tuple[Formulation, ...] = (
         "paddle.matmul(q * 0.125, k, transpose_y=True)",
         "paddle.matmul(q, k, transpose_y=True) / 8.0",
         samples=(Sample((2, 4, 33, 64), (2, 4, 33, 64)), Sample((1, 2, 5, 64), (1, 2, 6, 64))),
-        why="the scale is a power of two, which moves the exponent and rounds nothing",
-        seen="people expect the difference of other head sizes",
+    ).because(
+        "the scale is a power of two, which moves the exponent and rounds nothing",
+        "people expect the difference of other head sizes",
     ),
     declaring(ROUNDING)(
         "rotation of halves",
@@ -23,68 +24,36 @@ EQUAL: tuple[Formulation, ...] = (
             Sample((4, 33, 80), Floats((33, 40), -1.0, 1.0), Floats((33, 40), -1.0, 1.0)),
             Sample((2, 5, 8), Floats((5, 4), -1.0, 1.0), Floats((5, 4), -1.0, 1.0)),
         ),
-        why="the products and sums of both are the same pairs",
-        seen="PaddleFormers' rotate_half against GPT-NeoX's",
+    ).because("the products and sums of both are the same pairs", "PaddleFormers' rotate_half against GPT-NeoX's"),
+    declaring(ROUNDING)("square", "x", "x.pow(2)", "x * x", "paddle.square(x)").because("all three are one multiplication"),
+    declaring(ROUNDING)("GELU in float32", "x", "F.gelu(x)", 'F.gelu(x.astype("float32")).astype(x.dtype)').because(
+        "the kernel computes in float32 in any case, forward and backward", "PaddleFormers' activations in float32"
     ),
     declaring(ROUNDING)(
-        "square",
-        "x",
-        "x.pow(2)",
-        "x * x",
-        "paddle.square(x)",
-        why="all three are one multiplication",
-    ),
-    declaring(ROUNDING)(
-        "GELU in float32",
-        "x",
-        "F.gelu(x)",
-        'F.gelu(x.astype("float32")).astype(x.dtype)',
-        why="the kernel computes in float32 in any case, forward and backward",
-        seen="PaddleFormers' activations in float32",
-    ),
-    declaring(ROUNDING)(
-        "sum of two in float32",
-        "x y",
-        "x + y",
-        '(x.astype("float32") + y.astype("float32")).astype(x.dtype)',
-        why="an addition of two numbers of 16 bits is computed in float32 and rounded once in any case",
-    ),
+        "sum of two in float32", "x y", "x + y", '(x.astype("float32") + y.astype("float32")).astype(x.dtype)'
+    ).because("an addition of two numbers of 16 bits is computed in float32 and rounded once in any case"),
     declaring(FUSED)(
         "cross entropy and its parts",
         "x t",
         "F.cross_entropy(x, t)",
         "F.nll_loss(F.log_softmax(x, -1), t)",
         samples=(Sample((33, 57), Ints((33,), 0, 57)), Sample((5, 7), Ints((5,), 0, 7))),
-        why="cross entropy is defined as these two calls",
-    ),
+    ).because("cross entropy is defined as these two calls"),
     declaring(FUSED)(
         "cosine of two vectors",
         "x y",
         "F.cosine_similarity(x, y, axis=-1)",
         "(F.normalize(x, axis=-1) * F.normalize(y, axis=-1)).sum(-1)",
-        why="the one call divides both vectors first, as well",
+    ).because("the one call divides both vectors first, as well"),
+    declaring(FUSED)("square of a ReLU", "x", "F.relu(x).square()", "F.relu(x) * F.relu(x)").because(
+        "both backwards are 2 * x * g of the same numbers"
     ),
-    declaring(FUSED)(
-        "square of a ReLU",
-        "x",
-        "F.relu(x).square()",
-        "F.relu(x) * F.relu(x)",
-        why="both backwards are 2 * x * g of the same numbers",
+    declaring(FUSED)("SwiGLU in one call", "x y", ("F.swiglu(x, y)", "F.silu(x) * y"), "F.silu(x) * y").because(
+        "Paddle's call rounds silu before the product, as two calls do",
+        "PaddleFormers nn/mlp.py (paddle.incubate.nn.functional.swiglu)",
     ),
-    declaring(FUSED)(
-        "SwiGLU in one call",
-        "x y",
-        ("F.swiglu(x, y)", "F.silu(x) * y"),
-        "F.silu(x) * y",
-        why="Paddle's call rounds silu before the product, as two calls do",
-        seen="PaddleFormers nn/mlp.py (paddle.incubate.nn.functional.swiglu)",
-    ),
-    declaring(BACKWARD)(
-        "order of two readers",
-        "x u v",
-        "a = x * u\nb = x * v\na, b",
-        "b = x * v\na = x * u\na, b",
-        why="two gradients have one sum, whichever comes first",
+    declaring(BACKWARD)("order of two readers", "x u v", "a = x * u\nb = x * v\na, b", "b = x * v\na = x * u\na, b").because(
+        "two gradients have one sum, whichever comes first"
     ),
     declaring(BACKWARD)(
         "split or slices",
@@ -95,33 +64,29 @@ EQUAL: tuple[Formulation, ...] = (
         ),
         "n = x.shape[-1] // 3\nx[:, :n] * x[:, n : 2 * n] + x[:, 2 * n :]",
         samples=(Sample((33, 57)), Sample((5, 9))),
-        why="the parts of a gradient are put side by side, and added to zeros at most",
-    ),
+    ).because("the parts of a gradient are put side by side, and added to zeros at most"),
     declaring(BACKWARD)(
         "broadcast scale, expanded before the product",
         "x w",
         "x * w",
         "x * w.expand(x.shape)",
         samples=(Sample((33, 57), (57,)), Sample((5, 7), (7,))),
-        why="the backward sums over the same rows",
-    ),
+    ).because("the backward sums over the same rows"),
     declaring(NUMBERS)(
         "what fills masked places",
         "x",
         'm = paddle.triu(paddle.ones([33, 33], "bool"), 1)\nF.softmax(paddle.where(m, paddle.full_like(x, -float("inf")), x), -1)',
         'm = paddle.triu(paddle.ones([33, 33], "bool"), 1)\nF.softmax(paddle.where(m, paddle.full_like(x, -10000.0), x), -1)',
         samples=(Sample((4, 33, 33)), Sample((2, 33, 33))),
-        why="the exponential of both is 0, if scores are of ordinary size",
-        seen="transformers' finfo.min, paddlenlp's -1e4",
-    ),
+    ).because("the exponential of both is 0, if scores are of ordinary size", "transformers' finfo.min, paddlenlp's -1e4"),
     declaring(TRAINING)(
         "loss scaled by a power of two",
         "x w",
         "paddle.grad((paddle.matmul(x, w) ** 2).mean(), w)[0]",
         "paddle.grad((paddle.matmul(x, w) ** 2).mean() * 1024.0, w)[0] * (1 / 1024.0)",
         samples=(Sample((66, 80), (80, 57)), Sample((6, 8), (8, 7))),
-        why="a power of two moves exponents and rounds nothing, as long as nothing overflows or underflows",
-        seen="paddle.amp.GradScaler",
+    ).because(
+        "a power of two moves exponents and rounds nothing, as long as nothing overflows or underflows", "paddle.amp.GradScaler"
     ),
     declaring(TRAINING)(
         "step with the sign in the number",
@@ -129,6 +94,5 @@ EQUAL: tuple[Formulation, ...] = (
         "w - lr * u",
         "w + (-lr) * u",
         samples=(Sample((33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), 0.3)),
-        why="a sign rounds nothing",
-    ),
+    ).because("a sign rounds nothing"),
 )
