@@ -8,64 +8,25 @@ counter. Everything that is in neither table nor in an op's entries is recorded 
 from __future__ import annotations
 
 from padiff_shim.table import reasons
-from padiff_shim.table.reasons import (
-    COMMUNICATION,
-    COMPILED,
-    COUNTED,
-    CUSTOM,
-    DETECTION,
-    EXPERTS,
-    FUSED,
-    MACHINERY,
-    NO_COUNTERPART,
-    NO_REFERENCE,
-    NOT_ON_CPU,
-    ONE_STEP,
-    OPTIMIZER,
-    OTHER_DEVICE,
-    QUANTISED,
-    RANDOM,
-    SAMPLING,
-    SPARSE_OP,
-    TEXT,
-    Reason,
-)  # fmt: skip
 
 # Legacy doors of ops of the table that cannot lead to them.
-LEGACY = {
-    "matmul": reasons.RESULT_AMONG_ARGUMENTS,
-    "einsum": reasons.CACHES,
-    "layer_norm": reasons.STATISTICS,
-    "rrelu": reasons.SLOPES,
-    "lu": reasons.OLD_FORM,
-    "batch_norm": reasons.STATISTICS,
-    "group_norm": reasons.STATISTICS,
-    "instance_norm": reasons.STATISTICS,
-    "sum": reasons.SUM_OF_LIST,
-    **dict.fromkeys(
-        ("fused_bias_residual_layernorm", "fused_rms_norm_ext", "fused_rms_norm_quant", "rms_norm"), reasons.STATISTICS
-    ),
-    **dict.fromkeys(("fused_bias_act", "fused_rotary_position_embedding"), reasons.OPTIONAL_TENSOR),
-    "rnn": reasons.CACHES,
-    "swiglu": reasons.OPTIONAL_TENSOR,
-    "segment_pool": reasons.STATISTICS,
-    "sign": reasons.BROKEN,
-    "label_smooth": reasons.OPTIONAL_TENSOR,
-    "bilinear_tensor_product": reasons.OPTIONAL_TENSOR,
-    "sigmoid_cross_entropy_with_logits": reasons.OPTIONAL_TENSOR,
-    "sigmoid_cross_entropy_with_logits_": reasons.OPTIONAL_TENSOR,
-    **dict.fromkeys(
-        """dropout dropout_nd bernoulli binomial dirichlet exponential exponential_ gaussian_inplace gaussian_inplace_
-        gumbel_softmax multinomial poisson random random_ standard_gamma truncated_gaussian_random""".split(),  # noqa: SIM905
-        RANDOM,
-    ),
-    **dict.fromkeys(
-        """affine_grid bicubic_interp bilinear_interp linear_interp nearest_interp trilinear_interp interp_antialias""".split(),  # noqa: SIM905
-        reasons.OLD_FORM,
-    ),
-    **dict.fromkeys(("huber_loss", "cross_entropy", "softmax_with_cross_entropy_"), reasons.BESIDE_LOSS),
-    **dict.fromkeys(("index_add", "index_add_", "index_put", "put_along_axis", "scatter", "scatter_nd_add"), reasons.OLD_FORM),
+_LEGACY = {
+    reasons.RESULT_AMONG_ARGUMENTS: "matmul",
+    reasons.CACHES: "einsum rnn",
+    reasons.STATISTICS: """layer_norm batch_norm group_norm instance_norm fused_bias_residual_layernorm fused_rms_norm_ext
+        fused_rms_norm_quant rms_norm segment_pool""",
+    reasons.SLOPES: "rrelu",
+    reasons.OLD_FORM: """lu affine_grid bicubic_interp bilinear_interp linear_interp nearest_interp trilinear_interp
+        interp_antialias index_add index_add_ index_put put_along_axis scatter scatter_nd_add""",
+    reasons.SUM_OF_LIST: "sum",
+    reasons.OPTIONAL_TENSOR: """fused_bias_act fused_rotary_position_embedding swiglu label_smooth bilinear_tensor_product
+        sigmoid_cross_entropy_with_logits sigmoid_cross_entropy_with_logits_""",
+    reasons.BROKEN: "sign",
+    reasons.RANDOM: """dropout dropout_nd bernoulli binomial dirichlet exponential exponential_ gaussian_inplace gaussian_inplace_
+        gumbel_softmax multinomial poisson random random_ standard_gamma truncated_gaussian_random""",
+    reasons.BESIDE_LOSS: "huber_loss cross_entropy softmax_with_cross_entropy_",
 }
+LEGACY = {name: reason for reason, names in _LEGACY.items() for name in names.split()}
 # Those that move values: as exact as ``EXACT``.
 LEGACY_EXACT = frozenset(
     """amax amin argsort kthvalue mode cummax cummin topk unfold assign broadcast_tensors cast channel_shuffle concat
@@ -112,17 +73,17 @@ _OLD_NAMES = """reshape2 reshape2_ transpose2 squeeze2 squeeze2_ unsqueeze2 unsq
 EXACT = frozenset(" ".join((_CREATE, _MOVE, _SELECT, _OLD_NAMES)).split())
 
 _REASONS = {
-    OPTIMIZER: """average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl fused_adam_ lars_momentum lars_momentum_
+    reasons.OPTIMIZER: """average_accumulates_ decayed_adagrad dgc dgc_momentum dpsgd ftrl fused_adam_ lars_momentum lars_momentum_
         distributed_fused_lamb_init adam adamw sgd momentum adagrad adadelta adamax
         rmsprop lamb merged_adam merged_momentum sparse_momentum proximal_gd distributed_fused_lamb rprop average_accumulates
         asgd nadam radam""",
-    RANDOM: """fused_dropout_add uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace
+    reasons.RANDOM: """fused_dropout_add uniform_random_batch_size_like gaussian_random uniform_random uniform_random_inplace
         uniform_random_inplace_ seed""",
     reasons.RANDOM_ALONE: "class_center_sample nce sampling_id shuffle_batch top_p_sampling",
     reasons.OTHER_WINDOWS: "fractional_max_pool2d fractional_max_pool3d",
-    FUSED: """add_position_encoding affine_channel attention_lstm batch_fc block_multihead_attention_xpu_ div_scale fc
+    reasons.FUSED: """add_position_encoding affine_channel attention_lstm batch_fc block_multihead_attention_xpu_ div_scale fc
         self_dp_attention onednn_to_paddle_layout cudnn_lstm multi_gru""",
-    NOT_ON_CPU: """add_group_norm_silu batched_gemm blha_get_max_len block_multihead_attention block_multihead_attention_
+    reasons.NOT_ON_CPU: """add_group_norm_silu batched_gemm blha_get_max_len block_multihead_attention block_multihead_attention_
         calc_reduced_attn_scores conv2d_transpose_bias depthwise_conv2d_bias depthwise_conv3d_bias fast_ln fast_rms_norm
         fp8_fp8_half_gemm_fused fp8_gemm_blockwise gemm_epilogue masked_multihead_attention masked_multihead_attention_
         memory_efficient_attention multihead_matmul qkv_unpack_mha resnet_basic_block resnet_unit skip_layernorm
@@ -136,47 +97,47 @@ _REASONS = {
         fused_stack_quant fused_stack_transpose_quant
         fused_swiglu_weighted_bwd fused_token_prune fused_transpose_split_quant fused_transpose_wlch_split_quant
         fused_weighted_swiglu_act_quant fusion_transpose_flatten_concat fused_softmax_mask_upper_triangle""",
-    QUANTISED: """apply_per_channel_scale dequantize_abs_max dequantize_linear dequantize_log fake_channel_wise_dequantize_max_abs
-        fake_channel_wise_quantize_abs_max fake_channel_wise_quantize_dequantize_abs_max fake_dequantize_max_abs
-        fake_quantize_abs_max fake_quantize_dequantize_abs_max fake_quantize_dequantize_moving_average_abs_max
-        fake_quantize_dequantize_moving_average_abs_max_ fake_quantize_moving_average_abs_max
-        fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max fake_quantize_range_abs_max_ fp8_quant_blockwise
-        llm_int8_linear lookup_table_dequant moving_average_abs_max_scale quantize_linear weight_dequantize
-        weight_only_linear weight_quantize dequantize quant_linear quantize requantize""",
-    DETECTION: """anchor_generator bipartite_match box_clip box_coder collect_fpn_proposals correlation deformable_conv
+    reasons.QUANTISED: """apply_per_channel_scale dequantize_abs_max dequantize_linear dequantize_log
+        fake_channel_wise_dequantize_max_abs fake_channel_wise_quantize_abs_max fake_channel_wise_quantize_dequantize_abs_max
+        fake_dequantize_max_abs fake_quantize_abs_max fake_quantize_dequantize_abs_max
+        fake_quantize_dequantize_moving_average_abs_max fake_quantize_dequantize_moving_average_abs_max_
+        fake_quantize_moving_average_abs_max fake_quantize_moving_average_abs_max_ fake_quantize_range_abs_max
+        fake_quantize_range_abs_max_ fp8_quant_blockwise llm_int8_linear lookup_table_dequant moving_average_abs_max_scale
+        quantize_linear weight_dequantize weight_only_linear weight_quantize dequantize quant_linear quantize requantize""",
+    reasons.DETECTION: """anchor_generator bipartite_match box_clip box_coder collect_fpn_proposals correlation deformable_conv
         distribute_fpn_proposals generate_proposals matrix_nms multiclass_nms3 nms prior_box psroi_pool roi_align roi_pool
         yolo_box yolo_box_head yolo_box_post yolo_loss box_decoder_and_assign deformable_conv_v1 deformable_psroi_pooling
         density_prior_box detection_map generate_mask_labels generate_proposal_labels generate_proposals_v2 iou_similarity
         locality_aware_nms mine_hard_examples multiclass_nms multiclass_nms2 polygon_box_transform retinanet_detection_output
         retinanet_target_assign rpn_target_assign yolov3_loss""",
-    EXPERTS: """assign_pos build_src_rank_and_local_expert_id cal_aux_loss expand_modality_expert_id limit_by_capacity moe_combine
-        moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
-        moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_permute moe_unpermute number_count
-        moe_dispatch moe_ffn moe_reduce prune_gate_by_capacity random_routing int_bincount""",
-    TEXT: """beam_search beam_search_decode chunk_eval crf_decoding ctc_align cvm edit_distance gru gru_unit hash lstm
+    reasons.EXPERTS: """assign_pos build_src_rank_and_local_expert_id cal_aux_loss expand_modality_expert_id limit_by_capacity
+        moe_combine moe_combine_auto moe_combine_no_weight moe_gate_dispatch moe_gate_dispatch_and_quant moe_gate_dispatch_auto
+        moe_gate_dispatch_partial_nosoftmaxtopk moe_gate_dispatch_permute moe_permute moe_unpermute number_count moe_dispatch
+        moe_ffn moe_reduce prune_gate_by_capacity random_routing int_bincount""",
+    reasons.TEXT: """beam_search beam_search_decode chunk_eval crf_decoding ctc_align cvm edit_distance gru gru_unit hash lstm
         match_matrix_tensor partial_sum pyramid_hash rank_attention sequence_conv sequence_pool sequence_softmax shard_index
         tdm_child tdm_sampler viterbi_decode merge_selected_rows strings_empty strings_empty_like strings_lower strings_upper
         faster_tokenizer linear_chain_crf sequence_concat sequence_enumerate sequence_erase sequence_expand_as sequence_pad
         sequence_reshape sequence_reverse sequence_scatter sequence_slice sequence_unpad var_conv_2d""",
-    NO_COUNTERPART: """bilateral_slice bpr_loss data_norm fsp hierarchical_sigmoid hsigmoid_loss modified_huber_loss
+    reasons.NO_COUNTERPART: """bilateral_slice bpr_loss data_norm fsp hierarchical_sigmoid hsigmoid_loss modified_huber_loss
         positive_negative_pair pow2_decay_with_linear_warmup precision_recall rank_loss row_conv similarity_focus soft_relu
         soft_relu_ spp teacher_student_sigmoid_loss warprnnt""",
-    ONE_STEP: """cross_entropy2 median nanmedian nansum nll_loss norm lstsq std stft var variance warpctc""",
+    reasons.ONE_STEP: """cross_entropy2 median nanmedian nansum nll_loss norm lstsq std stft var variance warpctc""",
     reasons.OLD_FORM: """bicubic_interp_v2 bilinear_interp_v2 grad_add graph_send_recv graph_send_ue_recv graph_send_uv
         linear_interp_v2 lrn minus nearest_interp_v2 slogdeterminant trilinear_interp_v2""",
     reasons.SEVERAL_IN_PLACE: "batch_norm_ cross_entropy_with_softmax_ lu_",
     reasons.OTHER_RESULT: "l1_norm_",
-    COUNTED: "matrix_rank matrix_rank_atol_rtol matrix_rank_tol",
-    SAMPLING: "graph_khop_sampler graph_reindex graph_sample_neighbors reindex_graph weighted_sample_neighbors",
-    MACHINERY: """ap_facade ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic decode_jpeg dist_reshape dtensor_from_local
-        dtensor_to_local fetch identity_loss moe_global_mesh_tensor moe_sub_mesh_tensors read_file shard_tensor
+    reasons.COUNTED: "matrix_rank matrix_rank_atol_rtol matrix_rank_tol",
+    reasons.SAMPLING: "graph_khop_sampler graph_reindex graph_sample_neighbors reindex_graph weighted_sample_neighbors",
+    reasons.MACHINERY: """ap_facade ap_trivial_fusion_begin ap_trivial_fusion_end ap_variadic decode_jpeg dist_reshape
+        dtensor_from_local dtensor_to_local fetch identity_loss moe_global_mesh_tensor moe_sub_mesh_tensors read_file shard_tensor
         sync_calc_stream sync_calc_stream_ sync_comm_stream update_parameter add_n_array alloc_float_status assert
-        c_sync_calc_stream c_sync_calc_stream_ c_sync_comm_stream c_sync_comm_stream_ check_memory_continue
-        clear_float_status comm_init_all feed fetch_barrier fetch_v2 get_float_status load load_combine save save_combine
-        shadow_output transfer_dtype transfer_layout unzip""",
-    COMPILED: "run_program pir_run_program",
-    CUSTOM: "_run_custom_op",
-    COMMUNICATION: """c_embedding c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy margin_cross_entropy
+        c_sync_calc_stream c_sync_calc_stream_ c_sync_comm_stream c_sync_comm_stream_ check_memory_continue clear_float_status
+        comm_init_all feed fetch_barrier fetch_v2 get_float_status load load_combine save save_combine shadow_output
+        transfer_dtype transfer_layout unzip""",
+    reasons.COMPILED: "run_program pir_run_program",
+    reasons.CUSTOM: "_run_custom_op",
+    reasons.COMMUNICATION: """c_embedding c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy margin_cross_entropy
         dgc_clip_by_norm all_gather all_reduce all_reduce_ all_to_all barrier broadcast broadcast_ c_allreduce_sum
         c_allreduce_sum_ c_concat c_identity c_identity_ c_scatter c_split c_allgather c_allreduce_max c_allreduce_max_
         c_broadcast c_broadcast_ c_reduce_sum c_reduce_sum_ c_allreduce_prod c_allreduce_min c_reduce_min c_reduce_max
@@ -189,14 +150,14 @@ _REASONS = {
 
 NATIVE = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 # Whole kinds, by how their names begin.
-PREFIXES = {"sparse_": SPARSE_OP, **dict.fromkeys(("fused_", "fusion_", "flash_", "flashmask_"), FUSED)}
-SUFFIXES = {"_xpu": OTHER_DEVICE}
+PREFIXES = {"sparse_": reasons.SPARSE_OP, **dict.fromkeys(("fused_", "fusion_", "flash_", "flashmask_"), reasons.FUSED)}
+SUFFIXES = {"_xpu": reasons.OTHER_DEVICE}
 
 
-def reason(name: str) -> Reason:
+def reason(name: str) -> reasons.Reason:
     """Why the C op ``name`` (without ``paddle._C_ops.``) stays native."""
     if name in NATIVE:
         return NATIVE[name]
     kinds = [(name.startswith(prefix), reason) for prefix, reason in PREFIXES.items()]
     kinds += [(name.endswith(suffix), reason) for suffix, reason in SUFFIXES.items()]
-    return next((reason for met, reason in kinds if met), NO_REFERENCE)
+    return next((reason for met, reason in kinds if met), reasons.NO_REFERENCE)
