@@ -118,3 +118,16 @@ def rows(x: torch.Tensor, axis: Any) -> torch.Tensor:
 def all_of(over: Sequence[int], x: torch.Tensor, *, keepdim: bool) -> bool:
     """A reduction over these axes leaves one number: Torch has a form of its own for it."""
     return len(over) == x.ndim and not keepdim
+
+
+# ---- Torch's global generator, for the ops that draw random numbers.
+
+
+def always(*_: Any) -> bool:
+    """Every call draws."""
+    return True
+
+
+def generator(seed: int, device: torch.device | None = None) -> torch.Generator | None:
+    """Torch's global generator (None), or where the call has a seed of its own one that begins with it."""
+    return torch.Generator("cpu" if device is None else device).manual_seed(int(seed)) if seed else None

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Op, c_op, function, op
 
-from ._declarations import of
-from ._generators import generator
+from ._declarations import generator, of
 
 
 def _dropping(x: Any, p: Any, *rest: Any) -> bool:

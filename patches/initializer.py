@@ -14,7 +14,7 @@ from torch.nn import init
 
 from padiff_shim.table.op import Op, function, op
 
-from ._generators import always, generator
+from ._declarations import always, generator
 
 
 def _initializer(place: str, arrange: Callable[..., tuple[Any, ...]], params: str) -> Callable[[Callable[..., Any]], Op]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +15,6 @@ from padiff_shim.numerics.ties import Pools
 from padiff_shim.table.op import Fault, Ints, Sample, each, function, op
 
 from ._faults import single, singles
-from ._nan_skipping import SKIPPED, scanned
 from ._windows import Pads, channels_last, numbers, padded, paddings, same, to_first, to_last
 
 _MAX = {2: F.max_pool2d, 3: F.max_pool3d}
@@ -218,6 +218,46 @@ def _kinds(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     return (*chosen, *(sample.also(pooling_type="avg", exclusive=False) for sample in samples[1:4]))
 
 
+# Maxima that skip NaN, as Paddle's kernels compare: with ``>``, beginning at the lowest finite number.
+
+
+def _scanned(n: int) -> dict[str, Fault]:
+    """Maxima of windows over ``n`` axes: a NaN takes the place of what came before it, and gives way to what comes next."""
+
+    def formula(own: Callable[..., Any], x: torch.Tensor, *rest: Any) -> torch.Tensor:
+        size, stride, padding, _, _, form, kind, whole, adaptive, algorithm = rest
+        if kind != "max" or adaptive:
+            raise NotImplementedError("maxima of windows")
+        last = channels_last(form, x, n)
+        first = to_first(x, last)
+        lengths, counts = first.shape[2:], to_first(own(x.detach(), *rest), last).shape[2:]
+        if whole:
+            size, stride, pads = list(lengths), [1] * n, [(0, 0)] * n
+        else:
+            size, stride = numbers(size, n, "kernel_size"), numbers(stride, n, "stride")
+            pads = paddings(padding, algorithm, n, last=last) or same(lengths, size, stride)
+        ends = [(count - 1) * step + 1 for count, step in zip(counts, stride)]
+        beside = [(pad[0], end - 1 + window - length - pad[0]) for pad, end, window, length in zip(pads, ends, size, lengths)]
+        flat = [number for pair in reversed(beside) for number in pair]
+        laid, there = F.pad(first, flat), F.pad(torch.ones_like(first[:1, :1]), flat) > 0
+        most = first.new_full((*first.shape[:2], *counts), torch.finfo(x.dtype).min)
+        for offset in itertools.product(*map(range, size)):
+            cut = (..., *(slice(begin, begin + end, step) for begin, end, step in zip(offset, ends, stride)))
+            most = torch.where(there[cut] & ~(most > laid[cut]), laid[cut], most)
+        return to_last(most, last)
+
+    return {"nan-passed-over": Fault(formula, narrow=True)}
+
+
+def _skipping(own: Callable[..., Any], x: torch.Tensor, *rest: Any) -> Any:
+    """Maxima of what is larger than the lowest finite number."""
+    lowest = torch.finfo(x.dtype).min
+    return own(torch.where(x > lowest, x, lowest), *rest)
+
+
+_SKIPPED = {"nan-skipped": Fault(_skipping, narrow=True)}
+
+
 pool2d = op(
     _POOL,
     name="pool2d",
@@ -226,7 +266,7 @@ pool2d = op(
     deviations=_MEANS,
     ties=_maxima(2),
     samples=_kinds(_samples((2, 3, 7, 6))),
-    faults=scanned(2) | _rounded_shares(2, 5),
+    faults=_scanned(2) | _rounded_shares(2, 5),
 )(functools.partial(_pool, 2))
 
 pool3d = op(
@@ -236,7 +276,7 @@ pool3d = op(
     note=_NOTE,
     deviations=_MEANS,
     ties=_maxima(3),
-    faults=scanned(3) | _rounded_shares(3, 5),
+    faults=_scanned(3) | _rounded_shares(3, 5),
     samples=_kinds(_samples((1, 3, 4, 5, 4))),
 )(functools.partial(_pool, 3))
 
@@ -257,7 +297,7 @@ max_pool2d_with_index = op(
     results=("out", "mask"),
     note=_NOTE,
     ties=_PLANES,
-    faults=SKIPPED,
+    faults=_SKIPPED,
     samples=_indexed((2, 3, 7, 6)),
 )(functools.partial(_with_index, 2))
 
@@ -268,7 +308,7 @@ max_pool3d_with_index = op(
     results=("out", "mask"),
     note=_NOTE,
     ties=_PLANES,
-    faults=SKIPPED,
+    faults=_SKIPPED,
     samples=_indexed((1, 3, 4, 5, 4)),
 )(functools.partial(_with_index, 3))
 

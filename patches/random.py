@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from padiff_shim.table.op import Entry, c_op, function, op
 from padiff_shim.torch_versions import dirichlet_kernel, standard_gamma_kernel
 
-from ._generators import always, generator
+from ._declarations import always, generator
 
 _WHOLE = (torch.int32, torch.int64)
 

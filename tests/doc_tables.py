@@ -14,9 +14,8 @@ from pathlib import Path
 from padiff_shim.patches import _sixteen_bit, _unsubstituted
 
 from padiff_shim.catalogue.defects import defects
-from padiff_shim.catalogue.formulations import formulations
 from padiff_shim.catalogue.known_differences import shipped
-from padiff_shim.catalogue.registry import families, ops
+from padiff_shim.catalogue.registry import families, formulations, ops
 from padiff_shim.optimizers.update import updates
 from padiff_shim.patterns import named
 from padiff_shim.table.formulation import CAUSES

@@ -14,9 +14,8 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
-from padiff_shim.catalogue.formulations import formulations
 from padiff_shim.catalogue.known_differences import shipped
-from padiff_shim.catalogue.registry import families, ops
+from padiff_shim.catalogue.registry import families, formulations, ops
 from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES, LOGGED
 from padiff_shim.present.html import script_messages
 

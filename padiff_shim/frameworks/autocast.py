@@ -17,12 +17,15 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 import torch
 from paddle.amp.auto_cast import _update_list
 from paddle.base import core
 
+from ..torch_versions import unscale_with
 from . import versions
+from .memory import to_torch
 from .versions import PaddleTracer
 
 # Paddle's dygraph tracer, or None: grad mode and autocast state (thread-local inside).
@@ -197,3 +200,20 @@ def casts(name: str, destination_dtype: str, dtypes: Sequence[str]) -> list[str 
         destination_dtype if dtype in _CASTABLE and dtype != destination_dtype and not (index and keeps) else None
         for index, dtype in enumerate(dtypes)
     ]
+
+
+def unscale_(gradients: Sequence[Any], scale: Any, has_infinity: Any) -> None:
+    """Divide Paddle gradients by the scale, in place, as Torch's GradScaler does: Paddle has no such kernel for the CPU.
+
+    Args:
+        gradients: tensors of float16 or bfloat16 on the CPU.
+        scale: the scale, a tensor of one float32.
+        has_infinity: a tensor of one bool, which becomes whether a gradient has an infinity or NaN.
+    """
+    flag = torch.zeros(1)
+    inverse = to_torch(scale).double().reciprocal().float()  # as torch.amp.GradScaler.unscale_
+    for dtype in (torch.float16, torch.bfloat16):
+        sides = [side for side in map(to_torch, gradients) if side.dtype is dtype]
+        if sides:
+            unscale_with(sides, flag, inverse)
+    has_infinity.set_value(np.array([bool(flag.item())]))

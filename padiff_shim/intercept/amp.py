@@ -15,9 +15,8 @@ from typing import Any
 
 from ..dispatch.frames import Frame, below
 from ..frameworks import autocast
-from ..frameworks.autocast import grad_tracer
+from ..frameworks.autocast import grad_tracer, unscale_
 from ..frameworks.memory import PADDLE_DTYPES
-from ..frameworks.scaling import unscale_
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import PaddleTracer
 from ..language import logged

@@ -27,8 +27,7 @@ from ..tape import islands, views
 from ..tape.calls import RecomputedBlock
 from ..tape.paddle_graph import LOCAL
 from . import amp, moves
-from .execute import Substitution
-from .random_numbers import Drawing
+from .execute import Drawing, Substitution
 
 # ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
 

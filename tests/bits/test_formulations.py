@@ -7,7 +7,7 @@ import pytest
 from equal_spellings import EQUAL
 from spelled import apart, in_torch, on_paddle, ran, which_differ, widened
 
-from padiff_shim.catalogue.formulations import formulations
+from padiff_shim.catalogue.registry import formulations
 from padiff_shim.measure.bits import same_bits
 from padiff_shim.proof.bits.spelling import compiled, drawn, replay
 from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, Formulation, Spelling

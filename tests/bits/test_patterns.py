@@ -4,7 +4,7 @@ import paddle
 import pytest
 
 import padiff_shim
-from padiff_shim.catalogue.formulations import formulations
+from padiff_shim.catalogue.registry import formulations
 from padiff_shim.measure.bits import same_bits
 from padiff_shim.proof.bits.calls import OpCall, ValueId, recording
 from padiff_shim.proof.bits.patterns import match, patterns_of

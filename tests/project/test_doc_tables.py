@@ -8,8 +8,7 @@ from helpers import ROOT
 from padiff_shim.patches import _unsubstituted
 
 from padiff_shim.catalogue.defects import defects
-from padiff_shim.catalogue.formulations import formulations
-from padiff_shim.catalogue.registry import families, ops
+from padiff_shim.catalogue.registry import families, formulations, ops
 
 
 @pytest.fixture(scope="module")

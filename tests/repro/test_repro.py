@@ -221,8 +221,8 @@ def parts(function):
     """A function's own parts: of a partial one, the formula and what it was given."""
     if not isinstance(function, functools.partial):
         return [function]
-    given = [*function.args, *function.keywords.items()]
-    return [part for inner in [function.func, *given] for part in parts(inner)]
+    arguments = [*function.args, *function.keywords.items()]
+    return [part for inner in [function.func, *arguments] for part in parts(inner)]
 
 
 class TestExcerpt:

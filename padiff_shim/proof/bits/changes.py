@@ -12,7 +12,7 @@ from typing import Any
 
 import paddle
 
-from ...catalogue.formulations import formulations
+from ...catalogue.registry import formulations
 from ...frameworks.weight_copies import same_tensor_bits
 from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
 from ...text import tr
