@@ -1,12 +1,14 @@
 """Programs in processes of their own, forked from one process that has imported both frameworks.
 
-Importing Paddle and Torch takes two to four seconds of a processor, a fork hundredths of one. The forked process has imported
-nothing of padiff_shim, so a program begins there as in a new interpreter. What a fork cannot show needs a new interpreter
+Importing Paddle and Torch takes two to four seconds of a processor, and what they and padiff_shim import at their first use
+almost two more; a fork takes hundredths of one. A program finds nothing of padiff_shim imported, as in a new interpreter, unless it
+is begun ``warm``. What a fork cannot show needs a new interpreter
 (``subprocess.run([sys.executable, ...])``): variables that the frameworks read as they are imported, how Python itself ends,
 and every byte of standard error.
 """
 
 import atexit
+import contextlib
 import multiprocessing.forkserver
 import os
 import runpy
@@ -18,7 +20,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["numpy", "paddle", "torch"])
+# Torch imports its symbolic shapes at the first backward; with them comes sympy.
+FRAMEWORKS = ("numpy", "paddle", "torch", "torch.fx.experimental.symbolic_shapes")
+OURS = "padiff_shim"
+OF_TESTS = ("pytest_plugin", "pytest_plugin.plugin")  # they import pytest
 # Read by the frameworks as they are imported, which has happened before the fork.
 READ_AT_IMPORT = ("ATEN_", "CUDA_", "FLAGS_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PADDLE_", "PYTHON", "TORCH_")
 ENVIRONMENT = dict(os.environ)
@@ -34,29 +39,61 @@ WATCHDOG = f"import faulthandler; faulthandler.dump_traceback_later({PATIENCE //
 """First line of a program that can hang: it ends itself, with the tracebacks of its threads, before :data:`PATIENCE` is over."""
 
 
-def run(arguments, *, cwd=None, timeout=PATIENCE, together=False, **variables):
+def modules():
+    """The package's modules that a program may import as it runs."""
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in sorted((ROOT / OURS).rglob("*.py"))]
+    return [name.removesuffix(".__init__") for name in names if not name.endswith(("__main__", *OF_TESTS))]
+
+
+def serve():
+    """Start the server, if none runs: it has imported both frameworks, and finds the checkout."""
+    context.set_forkserver_preload([*FRAMEWORKS, *modules()])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([before] if before else [])])
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        os.environ.pop("PYTHONPATH")
+        os.environ.update({"PYTHONPATH": before} if before is not None else {})
+
+
+def run(arguments, *, cwd=None, timeout=PATIENCE, together=False, warm=False, **variables):
     """What ``python *arguments`` prints, and how it ends: ``["-c", source, ...]``, ``["-m", module, ...]`` or ``["file.py", ...]``.
 
     ``variables``: of the environment, beside this process's; the checkout is on PYTHONPATH. ``together``: standard error goes into
-    ``stdout``, too. ValueError: a variable comes too late for the frameworks.
+    ``stdout``, too. ``warm``: the package's modules are imported already. ValueError: a variable comes too late for the frameworks.
     """
-    arguments = [str(argument) for argument in arguments]
     env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     names = {name for name in {*env, *ENVIRONMENT} if name.startswith(READ_AT_IMPORT)} - {"PYTHONPATH"}
     late = sorted(name for name in names if env.get(name) != ENVIRONMENT.get(name))
     if late:
         raise ValueError(f"a forked process cannot show what {', '.join(late)} would do: run a new interpreter")
+    with started(arguments, env, cwd=cwd, together=together, warm=warm) as ended:
+        return ended(timeout)
+
+
+@contextlib.contextmanager
+def started(arguments, env, *, cwd=None, together=False, warm=False):
+    """A program begins, with this environment: a function that waits for its end. It does not outlive the block."""
+    serve()
+    arguments = [str(argument) for argument in arguments]
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder) / "stdout", Path(folder) / ("stdout" if together else "stderr")]
-        process = context.Process(target=_begin, args=(arguments, str(cwd or os.getcwd()), env, *map(str, streams)))
+        process = context.Process(target=_begin, args=(arguments, str(cwd or os.getcwd()), env, warm, *map(str, streams)))
         process.start()
-        process.join(timeout)
-        if process.exitcode is None:
+
+        def ended(timeout=PATIENCE):
+            process.join(timeout)
+            if process.exitcode is None:
+                raise subprocess.TimeoutExpired(arguments, timeout, *(stream.read_bytes() for stream in streams))
+            texts = [stream.read_text("utf-8", "replace") for stream in streams]
+            return subprocess.CompletedProcess(["python", *arguments], process.exitcode, *texts)
+
+        try:
+            yield ended
+        finally:
             process.kill()
             process.join()
-            raise subprocess.TimeoutExpired(arguments, timeout, *(stream.read_bytes() for stream in streams))
-        texts = [stream.read_text("utf-8", "replace") for stream in streams]
-        return subprocess.CompletedProcess(["python", *arguments], process.exitcode, *texts)
 
 
 def stop():
@@ -64,7 +101,7 @@ def stop():
     multiprocessing.forkserver._forkserver._stop()
 
 
-def _begin(arguments, cwd, env, *streams):
+def _begin(arguments, cwd, env, warm, *streams):
     """In the forked process: the world of a program as a new interpreter makes it, then the program."""
     multiprocessing.set_start_method("fork", force=True)
     for number, path in enumerate(streams, 1):
@@ -78,7 +115,10 @@ def _begin(arguments, cwd, env, *streams):
     sys.orig_argv = [sys.executable, *arguments]
     own = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = own + [entry for entry in sys.path if entry.startswith((sys.prefix, sys.base_prefix))]
-    del sys.modules[__name__]
+    if warm:
+        sys.modules[f"{OURS}.dispatch.frames"].forked = False  # no child of the program's: it begins here
+    for name in [__name__, *(name for name in sys.modules if not warm and name.partition(".")[0] == OURS)]:
+        del sys.modules[name]
     try:
         _program(*arguments)
     except SystemExit:

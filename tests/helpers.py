@@ -12,6 +12,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from _pytest.mark import ParameterSet
 from forked import PATIENCE as PATIENCE
 from forked import WATCHDOG as WATCHDOG
 
@@ -150,6 +151,30 @@ def some(choices, number):
     return choices if EVERY or not number else [choices[number % len(choices)]]
 
 
+def sampled(cases, each):
+    """Every ``each``-th parameter of a test, the others where ``slow`` tests run: one mechanism does the same with all."""
+    return [_case(case, slow=number % each > 0) for number, case in enumerate(cases)]
+
+
+def in_turn(cases, choices):
+    """Each case with one of the choices in turn, and with the others where ``slow`` tests run, as parameters of a test."""
+    choices = list(choices)
+    return [
+        _case(case, choice, slow=(number - place) % len(choices) > 0)
+        for number, case in enumerate(cases)
+        for place, choice in enumerate(choices)
+    ]
+
+
+def _case(*parts, slow):
+    """One parameter of several, with the marks of all and a name of theirs."""
+    parts = [ParameterSet.extract_from(part, force_tuple=not isinstance(part, tuple)) for part in parts]
+    names = [part.id or "-".join(map(str, part.values)) for part in parts]
+    marks = [mark for part in parts for mark in part.marks] + [pytest.mark.slow] * slow
+    name = "-".join(names) if len(parts) > 1 else parts[0].id
+    return pytest.param(*(value for part in parts for value in part.values), id=name, marks=marks)
+
+
 def by_first_doors(doors):
     """(op, entry) as parameters of a test: of each op its first one always, further ones where ``slow`` tests run."""
     first = {op.name: entry for op, entry in reversed(doors)}
@@ -218,7 +243,7 @@ def same(ours, theirs):
 def in_child(program, timeout=PATIENCE):
     """Run a program in a process of its own: a crash or a hang must not take the suite along."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
-    return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout)
+    return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout, warm=True)
 
 
 def leaves_in(dtype, *shape, seed=0):

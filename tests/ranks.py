@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 
+import forked
 from helpers import PATIENCE, ROOT
 
 PORTS = range(20000, 32000)  # below those that the system gives to whoever asks for any: there gloo's own listeners are
@@ -61,15 +62,14 @@ def start(arguments, number=2, **options):
     ]
 
 
-def run(arguments, number=2, **options):
-    """Run them to their ends; their output, by rank. Fails with it if one of them failed."""
-    started = start(arguments, number, **options)
-    try:
+def run(arguments, number=2):
+    """Run them to their ends, forked from one process that has imported both frameworks; their output, by rank.
+
+    Fails with it if one of them failed.
+    """
+    with contextlib.ExitStack() as stack:
+        started = [stack.enter_context(forked.started(arguments, rank, together=True, warm=True)) for rank in ranks(number)]
         until = time.monotonic() + PATIENCE
-        outputs = [process.communicate(timeout=max(1, until - time.monotonic()))[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert all(process.returncode == 0 for process in started), "\n".join(text[-3000:] for text in outputs)
-    return outputs
+        ended = [end(max(1, until - time.monotonic())) for end in started]
+    assert all(process.returncode == 0 for process in ended), "\n".join(process.stdout[-3000:] for process in ended)
+    return [process.stdout for process in ended]

@@ -8,6 +8,7 @@ installed Torch has, ``--table PINNED OTHER...`` makes the table of such files.
 
 import argparse
 import ast
+import functools
 import importlib
 import inspect
 import json
@@ -47,6 +48,12 @@ def sources():
     return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
 
 
+@functools.cache
+def nodes(tree):
+    """All nodes of a tree; to walk through one takes longer than all that is asked of them."""
+    return list(ast.walk(tree))
+
+
 def dotted(node, aliases):
     """``torch.nn.functional.pad`` of ``F.pad``; None for what does not begin with a name of Torch's."""
     parts = []
@@ -60,7 +67,7 @@ def dotted(node, aliases):
 def aliases_of(tree):
     """(name in this module -> name of Torch's, those that are imported with their lines)."""
     aliases, imported = {}, []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "torch":
@@ -70,7 +77,7 @@ def aliases_of(tree):
             for alias in node.names:
                 aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 imported.append((f"{node.module}.{alias.name}", node.lineno))
-    for node in ast.walk(tree):  # aten = torch.ops.aten
+    for node in nodes(tree):  # aten = torch.ops.aten
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and isinstance(node.targets[0], ast.Name):
             name = dotted(node.value, aliases)
             if name:
@@ -85,8 +92,8 @@ def written(trees):
         aliases, imported = aliases_of(tree)
         for name, line in imported:
             names.setdefault(name, set()).add(f"{path}:{line}")
-        inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-        for node in ast.walk(tree):
+        inner = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Attribute)}
+        for node in nodes(tree):
             name = dotted(node, aliases) if isinstance(node, ast.Attribute) and id(node) not in inner else None
             if name:
                 names.setdefault(name, set()).add(f"{path}:{node.lineno}")
@@ -102,7 +109,7 @@ def methods(trees):
     places = {}
     for path, tree in trees.items():
         aliases, _ = aliases_of(tree)
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Attribute) and dotted(node, aliases) is None:
                 places.setdefault(node.attr, set()).add(f"{path}:{node.lineno}")
     return places

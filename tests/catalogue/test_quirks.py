@@ -8,6 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import in_turn
 from quirky import NORM, OCCURS, frozen_layer_norm, problem, quirky
 
 from padiff_shim.catalogue import known_differences
@@ -151,8 +152,7 @@ def test_a_known_difference_is_named(name, call):
     assert quirk == name, judged
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize(("name", "call"), CASES)
+@pytest.mark.parametrize(("name", "call", "fault"), in_turn(CASES, FAULTS))
 def test_a_fault_on_top_of_it_or_instead_is_not(name, call, fault):
     wrong, right = quirky(name, call)
     change = FAULTS[fault]

@@ -59,7 +59,7 @@ def test_no_honest_kernel_is_accused_in_many_calls(dtype, seed):
     assert not result, "\n".join([f"{len(result)} of {count}", *result[:12]])
 
 
-@pytest.mark.parametrize(("name", "pairs"), [("cov", 1500), ("scaled_dot_product_attention", 300), ("log_softmax", 600)])
+@pytest.mark.parametrize(("name", "pairs"), [("cov", 300), ("scaled_dot_product_attention", 60), ("log_softmax", 150)])
 def test_no_known_fault_explains_rounding(name, pairs):
     """The covariance of few rows may round as the formula does that centres one factor alone, whose bound is larger."""
     count, result = honest_formulas.swept(ops()[name], pairs)

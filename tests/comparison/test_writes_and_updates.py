@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import in_turn
 
 import padiff_shim
 from padiff_shim import fault_injection
@@ -138,8 +139,7 @@ OPTIMIZERS["RMSProp"] = functools.partial(paddle.optimizer.RMSProp, centered=Tru
 OPTIMIZERS["Momentum"] = functools.partial(paddle.optimizer.Momentum, use_nesterov=True, weight_decay=0.1)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(("name", "dtype"), in_turn(OPTIMIZERS, ["float32", "float64"]))
 def test_updates_are_judged(name, dtype):
     run, weights = trained(OPTIMIZERS[name], compare, dtype=dtype)
     assert run, run.headline

@@ -9,7 +9,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import LAYOUTS, Call, by_first_doors, entries, flat, some
+from helpers import LAYOUTS, Call, by_first_doors, entries, flat, in_turn, some
 from trials import differentiable
 
 import padiff_shim
@@ -44,8 +44,10 @@ def results(op, entry, layout, *, grad):
     return results
 
 
-@pytest.mark.parametrize("grad", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize(("op", "entry"), by_first_doors(DIRECT))
+PASSES = [pytest.param(False, id="forward"), pytest.param(True, id="backward")]
+
+
+@pytest.mark.parametrize(("op", "entry", "grad"), in_turn(by_first_doors(DIRECT), PASSES))
 def test_results_and_gradients_lie_as_natively(op, entry, grad):
     """All that reads memory order follows from this, whether a mode is open or not."""
     for layout in LAYOUTS if entry is op.entries[0] else ("transposed",):

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import ROOT, in_child
+from helpers import ROOT, in_child, in_turn
 from surroundings import SURROUNDINGS
 
 import padiff_shim
@@ -52,8 +52,7 @@ def native():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", SURROUNDINGS)
+@pytest.mark.parametrize(("name", "mode"), in_turn(SURROUNDINGS, MODES))
 def test_it_works_as_natively(name, mode, native, undone):
     with MODES[mode]() as run:
         results = outcome(SURROUNDINGS[name])

@@ -7,10 +7,14 @@ import pytest
 import torch
 import torch_names
 
-TREES = torch_names.sources()
-NAMES, KEYWORDS = torch_names.written(TREES)
-ATTRIBUTES = torch_names.methods(TREES)
 TABLE = json.loads(torch_names.TABLE.read_text())
+
+
+@pytest.fixture(scope="module")
+def sources():
+    """(names, keywords, attributes) that the sources write."""
+    trees = torch_names.sources()
+    return *torch_names.written(trees), torch_names.methods(trees)
 
 
 def outside(written):
@@ -19,22 +23,22 @@ def outside(written):
     return {name: sorted(others) for name, others in places.items() if others}
 
 
-def test_private_names_stand_in_one_module():
-    assert not outside(torch_names.private(NAMES))
+def test_private_names_stand_in_one_module(sources):
+    assert not outside(torch_names.private(sources[0]))
 
 
-def test_the_installed_torch_has_all():
-    assert not outside(torch_names.absent(NAMES))
+def test_the_installed_torch_has_all(sources):
+    assert not outside(torch_names.absent(sources[0]))
 
 
 @pytest.mark.parametrize("version", TABLE["lack"])
-def test_each_torch_of_the_range_has_all(version):
-    assert not outside(torch_names.lacking(TABLE["lack"][version], NAMES, KEYWORDS, ATTRIBUTES))
+def test_each_torch_of_the_range_has_all(version, sources):
+    assert not outside(torch_names.lacking(TABLE["lack"][version], *sources))
 
 
-def test_the_table_is_of_the_namespaces_that_are_used():
+def test_the_table_is_of_the_namespaces_that_are_used(sources):
     """A name in a namespace that no list was made of would be in each Torch: make the table anew (CONTRIBUTING.md)."""
-    spaces = {space for name in NAMES if not torch_names.absent({name: ()}) for space in torch_names.resolved(name)[1]}
+    spaces = {space for name in sources[0] if not torch_names.absent({name: ()}) for space in torch_names.resolved(name)[1]}
     assert spaces <= set(TABLE["namespaces"])
     assert TABLE["pinned"] in (torch_names.ROOT / "requirements" / "run.txt").read_text()
 

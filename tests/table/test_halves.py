@@ -5,7 +5,7 @@ import functools
 import paddle
 import pytest
 import torch
-from helpers import Call, array, entries, flat, same, takes
+from helpers import Call, array, entries, flat, in_turn, same, takes
 from padiff_shim.patches._sixteen_bit import BOTH, HALVES, OLDER, PADDLE, TORCH
 from trials import arriving, differentiable, formula, outcome, pulled, wanted
 
@@ -83,8 +83,7 @@ def check(op, entry, sample, dtype):
     return None
 
 
-@pytest.mark.parametrize("dtype", BOTH)
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize(("name", "dtype"), in_turn(TRIED, BOTH))
 def test_forward_and_backward_with_torchs_bits(name, dtype):
     tried = door(name)
     if tried is None:

@@ -3,7 +3,7 @@
 import paddle
 import pytest
 import torch
-from helpers import Call, flat, same, takes
+from helpers import Call, flat, in_turn, same, takes
 from trials import (
     DOORS,
     FIRST,
@@ -93,12 +93,11 @@ def test_in_place_forms_write_into_their_tensor(op, entry):
 WANTED = [
     pytest.param(False, True, id="nothing wants a gradient"),
     pytest.param(True, True, id="gradients wanted"),
-    pytest.param(True, False, id="wanted, under no_grad", marks=pytest.mark.slow),
+    pytest.param(True, False, id="wanted, under no_grad"),
 ]
 
 
-@pytest.mark.parametrize(("grad", "enabled"), WANTED)
-@pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
+@pytest.mark.parametrize(("op", "entry", "grad", "enabled"), in_turn(FIRST + OTHERS, WANTED))
 def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, entry, grad, enabled, monkeypatch):
     """Torch itself chooses some kernels by that, under no_grad too; the shortcuts and the full way have to do as it does."""
     for sample, dtype, layout in trials(op, entry, halves=False):

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import Call, array, flat, has_defect, same, takes
+from helpers import Call, array, flat, has_defect, in_turn, same, sampled, takes
 from torch._subclasses.fake_tensor import FakeTensorMode
 from trials import (
     DOORS,
@@ -115,9 +115,11 @@ def everything_set(op):
             torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
-@pytest.mark.parametrize("switched", [lambda op: torch.no_grad(), everything_set], ids=["no_grad", "everything"])
-def test_gradients_do_not_depend_on_torch_s_own_switches(switched, op, entry):
+SWITCHED = [pytest.param(lambda op: torch.no_grad(), id="no_grad"), pytest.param(everything_set, id="everything")]
+
+
+@pytest.mark.parametrize(("op", "entry", "switched"), sampled(in_turn(FIRST + OTHERS, SWITCHED), 3))
+def test_gradients_do_not_depend_on_torch_s_own_switches(op, entry, switched):
     """Paddle's decide. As within a backward, where Torch's gradients are off, and recompute replays a forward."""
 
     def step(around):

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from helpers import Call, needs
+from helpers import Call, needs, sampled
 from trials import FIRST, NoShortcuts, outcome, trials
 
 import padiff_shim
@@ -16,7 +16,7 @@ from padiff_shim.substitution import execute
 from padiff_shim.tape import calls
 
 
-@pytest.mark.parametrize(("op", "entry"), FIRST)
+@pytest.mark.parametrize(("op", "entry"), sampled(FIRST, 3))
 def test_a_backward_reads_the_same_of_all_operands_of_a_kind(op, entry, monkeypatch):
     results, others = {}, []
 
