@@ -9,6 +9,7 @@ import paddle
 import pytest
 import torch
 import torch.utils.checkpoint
+from helpers import sampled
 
 import padiff_shim
 from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, NUMBERS
@@ -343,7 +344,7 @@ GLU = (
 
 @pytest.mark.parametrize(
     ("body", "original", "dtype"),
-    [
+    sampled([
         (GROUPS, GroupNormed, "float32"),
         (GROUPS, GroupNormed, "bfloat16"),
         (ONES, Classified, "float32"),
@@ -362,8 +363,8 @@ GLU = (
         (RESIZED, Resized, "float32"),
         (REPEATED, Repeated, "float32"),
         (INTERLEAVED, Interleaved, "float32"),
-    ],
-)
+    ], 2),
+)  # fmt: skip
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):
     answer, behind = ask(tmp_path, body, original, dtype=dtype)
     assert answer.mended, str(answer)

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from helpers import in_turn
 
 import padiff_shim
 from padiff_shim.catalogue.defects import SHOWN, defects
@@ -106,8 +107,7 @@ def test_an_image_with_a_pixel_that_is_no_number(kind, number):
     assert name or {str(call.verdict) for call in calls} <= {"EQUAL", "ROUNDING"}, [str(call) for call in calls]
 
 
-@pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("side", ["paddle", "torch"])
+@pytest.mark.parametrize(("name", "side"), in_turn(CALLS, ["paddle", "torch"]))
 @pytest.mark.parametrize("fault", [pytest.param("all", marks=pytest.mark.slow), "one"])
 def test_a_fault_on_top_of_it_is_not(name, side, fault):
     op, call = CALLS[name]
@@ -224,8 +224,7 @@ def test_the_gradient_of_a_class_that_is_masked_by_infinity_is_named(axis):
     assert names == {"softmax clipped at -64"}, calls
 
 
-@pytest.mark.parametrize("op", GRADIENTS)
-@pytest.mark.parametrize("side", ["paddle", "torch"])
+@pytest.mark.parametrize(("op", "side"), in_turn(GRADIENTS, ["paddle", "torch"]))
 def test_a_fault_on_top_of_a_gradient_is_not(op, side):
     _, call = GRADIENTS[op]
 

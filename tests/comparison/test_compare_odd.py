@@ -5,7 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 import pytest
-from helpers import Call, entries, flat, has_defect, same, thinned
+from helpers import Call, entries, flat, has_defect, in_turn, same, thinned
 
 import padiff_shim
 from padiff_shim.comparison import plan
@@ -188,8 +188,7 @@ def twice(op, entry, grad):
     return [tensor.numpy() for tensor in collected]
 
 
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("options", thinned(SAMPLINGS, "every", "budget"))
+@pytest.mark.parametrize(("options", "grad"), in_turn(thinned(SAMPLINGS, "every", "budget"), [False, True]))
 def test_every_entry_runs_as_natively_whether_sampled_or_not(options, grad):
     pairs = [(op, entry) for op, entry in entries() if not (grad and entry.inplace) and op.samples and has_kernel(op)]
     native = [twice(op, entry, grad) for op, entry in pairs]

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from helpers import Call, array, entries, flat, of_families, takes
+from helpers import Call, array, entries, flat, in_turn, of_families, takes
 from trials import outcome
 
 import padiff_shim
@@ -89,8 +89,7 @@ def judged(run):
     return {(call.op, call.tensor) for call in run.calls if call.tensor.startswith("grad") and call.verdict != "UNVERIFIED"}
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(("name", "mode"), in_turn(PROGRAMS, MODES))
 def test_gradients_of_a_first_result_are_as_natively(name, mode):
     def step(around, before=True):
         x = paddle.to_tensor(values(4, 4, 4), stop_gradient=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 import forked
 import pytest
 import torch
+from helpers import in_turn
 
 import padiff_shim
 
@@ -124,8 +125,10 @@ DTYPES = {  # what libraries write into both frameworks: names of their own, and
 }
 
 
-@pytest.mark.parametrize("first", [False, True], ids=["behind the first opening", "before it"])
-@pytest.mark.parametrize("change", DTYPES)
+FIRST = [pytest.param(False, id="behind the first opening"), pytest.param(True, id="before it")]
+
+
+@pytest.mark.parametrize(("change", "first"), in_turn(DTYPES, FIRST))
 def test_dtypes_are_the_frameworks_own_whatever_others_write_into_their_modules(change, first, tmp_path):
     program = """
     import copy

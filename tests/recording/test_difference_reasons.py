@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import in_turn
 
 import padiff_shim
 from padiff_shim import diff, record
@@ -233,15 +234,14 @@ def test_a_number_of_the_optimizer(tmp_path, kind, wrong, reason):
     assert [known.numbers[side] for side in "ab"] == pytest.approx([right, number], **tolerance)
 
 
-@pytest.mark.parametrize("values", ["all", "gradients", "fingerprint"])
-@pytest.mark.parametrize(("wrong", "reason", "right"), [
+@pytest.mark.parametrize(("wrong", "reason", "right", "values"), in_turn([
     ({"learning_rate": 9e-3}, "learning rate", 1e-2), ({"weight_decay": 0.0}, "weight decay", 0.1), ({"beta1": 0.8}, "beta", 0.9),
     ({"beta2": 0.99}, "beta", 0.999), ({"epsilon": 1e-6}, "epsilon", 1e-8), ({"clip": 0.4}, "clipping", 0.5),
     ({"clipper": "ClipGradByValue", "clip": 0.1}, "clipping", 0.5),
     ({"clipper": "ClipGradByNorm"}, "clipping", 0.5),
     ({"kind": "Momentum"}, "optimizer", "Adam"), ({"decays": "norm"}, "weight decay", 0.1),
     ({"amsgrad": True}, "optimizer setting", False),
-])  # fmt: skip
+], ["all", "gradients", "fingerprint"]))  # fmt: skip
 def test_a_number_between_frameworks(tmp_path, values, wrong, reason, right):
     """Of fingerprints as of values: it is read, not guessed."""
     steps(tmp_path / "torch", framework="torch", values=values)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import EVERY
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_data import record
@@ -203,7 +204,7 @@ VALUE = TEXT | st.none() | st.booleans() | st.integers() | st.floats() | st.list
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@settings(max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=250 if EVERY else 80, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 def test_anything_in_any_field_is_refused_or_stays_a_literal(tmp_path, data):
     name = data.draw(st.sampled_from(list(CALLS)))

@@ -1,5 +1,7 @@
 """Where Torch's graph is walked in several turns of one backward, and which tensors are one and the same."""
 
+import contextlib
+
 import numpy as np
 import paddle
 import pytest
@@ -172,3 +174,20 @@ def test_a_gradient_that_both_engines_have_a_part_of(dtype):
         squared = leaf * leaf
     (grad,) = paddle.grad([(squared * leaf).sum()], [leaf])
     assert grad.astype("float32").tolist() == [3.0, 12.0]
+
+
+def test_a_hook_on_a_view_sees_each_turn_apart():
+    """Natively the whole gradient once, of what was made of the view in the mode and outside."""
+
+    def asked(mode):
+        x, seen = paddle.to_tensor([[1.0, 2.0], [3.0, 4.0]], stop_gradient=False), []
+        with mode:
+            view = (x * 1.0)[0]
+        after = paddle.exp(view)
+        view.register_hook(lambda grad: seen.append(grad.tolist()) or grad * 2.0)
+        return paddle.grad([after.sum() + (view * 3.0).sum()], [view])[0].tolist(), seen
+
+    native, (whole,) = asked(contextlib.nullcontext())
+    ours, parts = asked(padiff_shim.reference("torch"))
+    assert ours == native
+    assert [sum(part) for part in zip(*parts)] == whole

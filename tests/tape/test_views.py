@@ -62,64 +62,6 @@ def test_views_are_on_both_sides(name, of_leaf):
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize(
-    "make", [lambda y: y.transpose([1, 0]), lambda y: y[:], lambda y: y[0:2]], ids=["transpose", "all", "slice"]
-)
-def test_hooks_and_retained_gradients_of_views(make):
-    def program():
-        seen = []
-        x = paddle.to_tensor(values(2, 2), stop_gradient=False)
-        y = paddle.tanh(x)
-        view = make(y)
-        view.register_hook(lambda grad: seen.append(grad.numpy()))
-        view.retain_grads()
-        removed = view.register_hook(lambda grad: seen.append("removed"))
-        removed.remove()
-        (view * 3.0 + paddle.nn.functional.selu(view)).sum().backward()
-        return [*seen, view.grad.numpy(), x.grad.numpy()]
-
-    expected = program()
-    with padiff_shim.reference("torch"):
-        results = program()
-    assert len(results) == len(expected)
-    for result, other in zip(results, expected):
-        np.testing.assert_allclose(result, other, rtol=1e-5)
-
-
-WHOLE = {  # indices that take all there is of a row: some are the tensor itself, some a view with a node of its own
-    "[:]": lambda y: y[:],
-    "[...]": lambda y: y[...],
-    "[:, :]": lambda y: y[:, :],
-    "[0:1]": lambda y: y[0:1],
-    "[0:5]": lambda y: y[0:5],
-    "[::1]": lambda y: y[::1],
-    "[::2]": lambda y: y[::2],
-}
-
-
-@pytest.mark.compat
-@pytest.mark.parametrize("of_leaf", [True, False], ids=["leaf", "result"])
-@pytest.mark.parametrize("index", WHOLE)
-def test_all_of_a_row_is_the_tensor_itself_only_where_it_is_so_natively(index, of_leaf):
-    def program():
-        seen = []
-        x = paddle.to_tensor(values(1, 4), stop_gradient=False)
-        y = x if of_leaf else x * 2.0
-        view = WHOLE[index](y)
-        view.register_hook(lambda grad: seen.append(grad.numpy()) or grad * 3.0)
-        view.retain_grads()
-        y.retain_grads()
-        (view.sum() + (y * 5.0).sum()).backward()
-        return [*seen, x.grad.numpy(), y.grad.numpy(), view.grad.numpy()]
-
-    expected = program()
-    with padiff_shim.reference("torch"):
-        results = program()
-    assert len(results) == len(expected)
-    assert all(map(same, results, expected))
-
-
-@pytest.mark.compat
 @pytest.mark.skipif(not IS_3, reason="2.6 refuses in-place ops there")
 def test_a_hook_of_a_view_sees_what_paddle_brings():
     """An in-place op that the table lacks is Paddle's own node over the view."""
@@ -139,34 +81,6 @@ def test_a_hook_of_a_view_sees_what_paddle_brings():
     assert len(results) == len(expected) > 1
     for result, other in zip(results, expected):
         np.testing.assert_allclose(result, other, rtol=1e-5)
-
-
-@pytest.mark.compat
-@pytest.mark.parametrize(
-    "program",
-    [
-        lambda x: x.transpose([1, 0]),
-        lambda x: x.transpose([1, 0]).reshape([3, 2, 1])[0],
-        lambda x: paddle.nn.functional.selu(x.reshape([6])),
-        lambda x: paddle.tanh(x).transpose([1, 0]),
-    ],
-    ids=["view", "views", "island", "op"],
-)
-def test_a_second_backward_raises_as_natively(program):
-    def twice(retain):
-        x = paddle.to_tensor(values(2, 3), stop_gradient=False)
-        y = program(x)
-        y.backward(paddle.ones(y.shape), retain_graph=retain)
-        y.backward(paddle.ones(y.shape))
-        return x.grad.numpy()
-
-    expected = twice(True)
-    with pytest.raises(Exception, match="retain_graph"):
-        twice(False)
-    with padiff_shim.reference("torch"):
-        np.testing.assert_allclose(twice(True), expected, rtol=1e-5)
-        with pytest.raises(Exception, match="retain_graph"):
-            twice(False)
 
 
 @pytest.mark.bitexact

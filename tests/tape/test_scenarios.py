@@ -1,0 +1,561 @@
+"""Programs of a few lines, run as random ones are: of what a mode holds of them, everything that can be seen is as natively.
+
+Each is a kind that random programs draw too seldom: a write, a hook or a gradient that is asked for, beside a certain other one.
+"""
+
+import itertools
+from collections import Counter
+
+import numpy as np
+import pytest
+from fuzz.execute import NATIVE, Plan, differences, run, whole
+from helpers import needs
+
+from padiff_shim.frameworks.versions import IS_3
+
+pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
+INSIDE, COMPARED = whole("reference"), whole("compare")
+CARRIED = whole("compare", "carry='torch'")
+OPEN, CLOSE = "+++", "---"  # where a mode begins that is not open from the first line on, and where it ends
+
+
+def close(name, fact, natively, here):
+    """Whether rounding explains a difference."""
+    return (
+        isinstance(natively, np.ndarray)
+        and isinstance(here, np.ndarray)
+        and (natively.shape, natively.dtype) == (here.shape, here.dtype)
+        and np.allclose(here, natively, 1e-4, 1e-5, equal_nan=True)
+    )
+
+
+def seen_of(lines, plan):
+    """A run, in which what hooks were shown is counted tensor by tensor: of two that no way connects, either may be first."""
+    outcome, counts, values = run(lines, plan), Counter(), {}
+    for key, fact in outcome.values.items():
+        if key.startswith("seen["):
+            name = key.partition(" ")[2]
+            key = f"{name}, shown {counts[name]}"
+            counts[name] += 1
+        values[key] = fact
+    outcome.values = values
+    return outcome
+
+
+def check(text, *modes):
+    """That a program does in each of these modes what it does natively."""
+    lines, places = [], {OPEN: 0}
+    for line in text.strip().splitlines():
+        if line in (OPEN, CLOSE):
+            places[line] = len(lines)
+        else:
+            lines.append(line)
+    native = seen_of(lines, NATIVE)
+    assert not native.errors or native.errors[0][1] not in ("NameError", "SyntaxError"), native.errors
+    for mode in modes:
+        events = {places[OPEN]: mode.events[0], **({places[CLOSE]: [("close", "m0")]} if CLOSE in places else {})}
+        other = seen_of(lines, Plan(mode.name, events))
+        assert differences(native, other, None if mode.exact else close) == [], mode
+
+
+# --- writes into a graph: each hook sees the whole gradient once -----------------------------------------------------------
+
+WRITTEN = """
+t1 = make([2, 3], 'float32', 1, True)
+t2 = make([2, 3], 'float32', 2, True)
+t3 = t1 * 2.0
+t4 = t2 * 3.0
+t3.register_hook(watch('t3')); t4.register_hook(watch('t4')); t1.register_hook(watch('t1'))
+t5 = t3 * 1.0
+t5.stop_gradient = {stopped}
+{write}
+(t5.reshape([6]) * t3.reshape([6]) * t4.reshape([6])).sum().backward()
+"""
+WRITES = [
+    "t5[::-1] = t4",
+    "t5[..., ::-1] = t4",
+    "t5[::-1][...] = t4 * t5",
+    "t6 = t5[0]; t6[...] = t4[1]",
+    "t5[1:] = t4[:1]",
+    "t5[0, 1] = 5.0",
+    "t5[t5 > 0.5] = 0.0",
+    "t5[:, ::2] = t4[:, ::2]",
+    "t5[paddle.to_tensor([0])] = t4[:1]",
+    "t5[0].zero_()",
+    "t5.reshape_([3, 2])",
+    "t5.scatter_(paddle.to_tensor([0]), t4[:1])",
+    "t5.put_along_axis_(paddle.to_tensor([[0, 0, 0]]), t4[:1], 0)",
+    "t5.masked_fill_(t5 > 0.5, 0.0)",
+    "t5.fill_diagonal_(1.0)",
+    "t5.index_put_((paddle.to_tensor([0]),), t4[:1])",
+    "paddle.assign(t4, t5)",
+    "paddle.where_(t5 > 0.5, t5, t4)",
+]
+
+
+@pytest.mark.parametrize("stopped", [False, True])  # what was made before goes on behind a write that wants a gradient
+@pytest.mark.parametrize("write", WRITES)
+def test_each_hook_sees_the_whole_gradient_once(write, stopped):
+    check(WRITTEN.format(write=write, stopped=stopped), INSIDE)
+
+
+STOPPED = """
+t1 = make([3, 3], 'float32', 1, True)
+t2 = make([3, 3], 'float32', 2)
+t3 = t1 * 1.0
+{write}
+{backward}
+"""
+INTO_STOPPED = [
+    "t2[0] = t3[0]",
+    "t2[:] = t3",
+    "t2[t2[:, 0] > 0.0] = t3[0]",
+    "t2[paddle.to_tensor([0, 1])] = t3[:2]",
+    "t2[..., ::2] = t3[:, ::2]",
+    "t2[..., ::-1] = t3",
+    "t2[0] = t3[0]; t2[1] = t3[1] * 3.0",
+    "t2.scatter_(paddle.to_tensor([0, 1]), t3[:2])",
+    "paddle.where_(t2 > 0.5, t2, t3)",
+    "t2.add_(t3)",
+    "t2.multiply_(t3)",
+    "t2.multiply_(t3); t2.multiply_(t3)",
+    "t2.lerp_(t3, 0.25)",
+    "paddle.assign(t3, output=t2)",
+]
+BACKWARDS = [
+    "(t2 * 2).sum().backward()",
+    "t4 = (t2 * t2).sum(); t4.backward(retain_graph=True); t4.backward()",
+    "t5, = paddle.grad((t2 * t2).sum(), t1)",
+    "t2.register_hook(watch('t2')); (t2 * t2).sum().backward()",
+]
+
+
+@pytest.mark.parametrize("backward", BACKWARDS)
+@pytest.mark.parametrize("write", INTO_STOPPED)
+def test_what_wanted_no_gradient_has_that_of_its_value_before(write, backward):
+    check(STOPPED.format(write=write, backward=backward), INSIDE)
+
+
+FURTHER_WRITES = {
+    "into a tensor that wanted no gradient": """
+t1 = make([2, 2], 'float32', 1, True)
+t2 = t1 * t1
+t3 = paddle.zeros([2, 2])
+t3[0] = t2[1]
+t3[1] = t2[0] * 2.0
+t2.register_hook(watch('t2'))
+(t3 * t2).sum().backward()
+""",
+    **{
+        f"{write} on a stopped tensor": f"""
+t1 = make([2], 'float32', 1, True)
+t2 = make([2], 'float32', 2, True)
+t3 = t1 * t1
+t3.stop_gradient = True
+t3.{write}(t2 * 2.0)
+(t3 * 3.0).sum().backward()
+"""
+        for write in ("add_", "multiply_", "subtract_")
+    },
+    "a hook of before one through a view": """
+t1 = make([2, 2], 'float32', 1, True)
+t2 = t1 * t1
+t3 = t2.sum()
+t2.register_hook(watch('before'))
+t2[0].zero_()
+t2.register_hook(watch('behind'))
+(t3 + (t2 * 3.0).sum()).backward()
+""",
+    "of what a backward reads, and of a leaf": """
+t1 = make([2], 'float32', 1, True)
+t2 = t1 * t1
+t3 = t2 * t2
+t2[0] = 5.0
+t3.sum().backward()
+t1[0] = (t2 * 1.0)[0]
+""",
+    **{
+        f"a partial gradient behind {write} through a view": f"""
+t1 = make([2, 2], 'float32', 1, True)
+t2 = t1 * 3.0
+t3 = t2 * 5.0
+t4 = t2[0]
+t4.{write}
+t5 = paddle.grad([t3.sum(), t4.sum()], [t2], retain_graph=True)[0]
+t6 = paddle.grad([t3.sum()], [t2])[0]
+"""
+        for write in ("add_(t4)", "scale_(2.0)", "tanh_()")
+    },
+    **{
+        f"in another dtype, of what retains its gradient{' and has a hook' if hook else ''}": f"""
+t1 = make([6], 'float32', 1, True)
+y = Twice.apply(t1)
+y.retain_grads()
+t3 = paddle.exp(y.astype('float64'))
+y.add_(t3)
+{hook}
+(t3 * t3).sum().backward()
+n1, n2 = y.grad.numpy(), str(y.dtype)
+"""
+        for hook in ("", "y.register_hook(lambda grad: grad * 2.0)")
+    },
+}
+
+
+@pytest.mark.parametrize("kind", FURTHER_WRITES)
+def test_a_write(kind):
+    check(FURTHER_WRITES[kind], INSIDE, COMPARED)
+
+
+WITH_OUT = """
+t1 = make([3], 'float32', 1, True)
+t2 = paddle.exp(t1)
+t3 = t2 + t2
+{before}
+{call}
+t4 = paddle.exp(t3).sum()
+t5 = paddle.grad([t4], [t2], retain_graph=True, allow_unused=True)[0]
+t4.backward()
+t6 = paddle.grad([t3.sum()], [t3])[0]
+"""
+
+
+@needs("paddle.add out")
+@pytest.mark.parametrize("before", ["", CLOSE], ids=["in the mode", "behind it"])
+@pytest.mark.parametrize(
+    "call",
+    ["paddle.multiply(t3, t3, out=t3)", "paddle.multiply(t3, t2, out=t3)", "paddle.multiply(t2, t2, out=t3)",
+     "t7 = t3 * 3.0; paddle.add(t2, t2, out=t3)"],
+)  # fmt: skip
+def test_what_is_written_by_out_has_its_own_gradient(call, before):
+    """Paddle gives the tensor another node, without counting a write."""
+    check(WITH_OUT.format(call=call, before=before), INSIDE, COMPARED)
+
+
+# --- hooks and retained gradients ------------------------------------------------------------------------------------------
+
+OWN = """
+t1 = make([2], 'float32', 1, True)
+t2 = t1 * 1.0
+t3 = {made}
+t3.register_hook(watch('t3', {factor}))
+{asked}
+"""
+MADE = ["t2 * 2.0", "Twice.apply(t2)"]
+ASKED = [
+    "(t3 * 1.0).sum().backward()",
+    "t3.backward(paddle.ones([2]))",
+    "t3.retain_grads(); (t3 * 1.0).sum().backward()",
+    "t3.retain_grads(); t3.register_hook(watch('again', 3.0)); (t3 * 1.0).sum().backward()",
+    "t3.register_hook(watch('again', 3.0)); t3.retain_grads(); (t3 * 1.0).sum().backward()",
+    "t3.retain_grads(); t4 = paddle.grad([(t3 * 1.0).sum()], [t2])[0]",
+    "t3.retain_grads(); (t3 * 1.0).sum().backward(retain_graph=True); ((t3 * 1.0).sum() + (t3 ** 2).sum()).backward()",
+    "n1 = paddle.grad([(t3 * 1.0).sum()], [t3])[0].numpy()",
+    "n1 = paddle.grad([t3[0]], [t3])[0].numpy()",
+    "n1, n2 = [grad.numpy() for grad in paddle.grad([(t3 * 1.0).sum()], [t3, t2])]",
+    "t4, t5 = paddle.grad([(t3 ** 2).sum()], [t2, t3], create_graph=True)",
+    "t4 = paddle.grad([(t3 * 1.0).sum()], [t2])[0]",
+    "t4 = paddle.grad([t3], [t3])[0]",
+    "t4, t5 = paddle.grad([(t3 ** 2).sum()], [t3, t2], create_graph=True); t6 = paddle.grad([(t4 ** 2).sum()], [t2])[0]",
+]
+# Natively a second backward through a PyLayer ends the process.
+CASES = [(made, asked) for made, asked in itertools.product(MADE, ASKED) if "Twice" not in made or "retain_graph" not in asked]
+
+
+@pytest.mark.parametrize("factor", [10.0, None], ids=["answers", "looks on"])
+@pytest.mark.parametrize(("made", "asked"), CASES)
+def test_what_hooks_answer_is_the_tensors_own_gradient(made, asked, factor):
+    check(OWN.format(made=made, asked=asked, factor=factor), INSIDE)
+
+
+OUTSIDE = """
+t1 = make([2, 2], 'float32', 1, True)
+t2 = {below}
+t3 = t2{view}
+---
+t4 = paddle.exp(t3)
+{used}
+"""
+USED = [
+    "t3.register_hook(watch('t3', 2.0)); t4.sum().backward()",
+    "t3.register_hook(watch('t3', 2.0)).remove(); t4.sum().backward()",
+    "n1 = t3.register_hook(watch('t3', 2.0)); t3.register_hook(watch('again', 2.0)); n1.remove(); t4.sum().backward()",
+    "t3.retain_grads(); t4.sum().backward()",
+    "t3.register_hook(watch('t3', 2.0)); t3.retain_grads(); t4.sum().backward()",
+    "t3.retain_grads(); (t4.sum() + (t3 * 3.0).sum()).backward()",
+    "t3.register_hook(watch('t3', 2.0)); t5 = paddle.grad([t4.sum()], [t3])[0]",
+    "t3.register_hook(watch('t3', 2.0)); t6 = make([1], 'float32', 3, True);"
+    " t5 = paddle.grad([(t4 * t6).sum()], [t6], no_grad_vars=[t3])[0]",
+]
+
+
+@pytest.mark.parametrize("below", ["t1", "t1 * 1.0"], ids=["of a leaf", "of a result"])
+@pytest.mark.parametrize("view", ["[0]", ".transpose([1, 0])", ".reshape([4])"])
+@pytest.mark.parametrize("used", USED)
+def test_views_that_are_used_when_the_mode_was_closed(used, view, below):
+    check(OUTSIDE.format(used=used, view=view, below=below), INSIDE)
+
+
+OF_VIEWS = """
+t1 = make({shape}, 'float32', 1, True)
+t2 = {below}
+t3 = t2{view}
+t3.register_hook(watch('t3', {factor}))
+t3.retain_grads()
+t3.register_hook(watch('removed')).remove()
+{backward}
+"""
+
+
+@pytest.mark.parametrize("view", [".transpose([1, 0])", "[:]", "[0:2]"])
+def test_hooks_and_retained_gradients_of_views(view):
+    backward = "(t3 * 3.0 + F.selu(t3)).sum().backward()"
+    check(OF_VIEWS.format(shape=[2, 2], below="paddle.tanh(t1)", view=view, factor=None, backward=backward), INSIDE)
+
+
+@pytest.mark.parametrize("below", ["t1", "t1 * 2.0"], ids=["of a leaf", "of a result"])
+@pytest.mark.parametrize("view", ["[:]", "[...]", "[:, :]", "[0:1]", "[0:5]", "[::1]", "[::2]"])
+def test_all_of_a_row_is_the_tensor_itself_only_where_it_is_so_natively(view, below):
+    backward = "t2.retain_grads(); (t3.sum() + (t2 * 5.0).sum()).backward()"
+    check(OF_VIEWS.format(shape=[1, 4], below=below, view=view, factor=3.0, backward=backward), INSIDE)
+
+
+@pytest.mark.parametrize(
+    "made",
+    ["t1.transpose([1, 0])", "t1.transpose([1, 0]).reshape([3, 2, 1])[0]", "F.selu(t1.reshape([6]))", "paddle.tanh(t1).t()"],
+)
+@pytest.mark.parametrize("retain", [True, False])
+def test_a_second_backward_ends_as_natively(made, retain):
+    backward = f"t2.backward(paddle.ones(t2.shape), retain_graph={retain})\nt2.backward(paddle.ones(t2.shape))"
+    check(f"t1 = make([2, 3], 'float32', 1, True)\nt2 = {made}\n{backward}", INSIDE)
+
+
+# --- modes around a part of a program ---------------------------------------------------------------------------------------
+
+PARTS = {
+    "a root of Paddle's and one of the tape, of one value": """
+t3 = F.elu(t1)
++++
+t4 = (t3 @ t2).sum()
+---
+t5 = (t3 * t3).sum()
+paddle.autograd.backward([t5, t4])
+""",
+    "the value is used inside on both sides": "t3 = F.elu(t1)\n+++\nt4 = t3 @ t2\n(F.elu(t3) + t4).sum().backward()",
+    "the backward alone": "t3 = F.elu(t1 @ t2).sum()\n+++\nt3.backward()",
+    "the forward's first op alone": """
+t3 = t1 @ t2
+---
+t4 = F.elu(t3) + t3 * t3
+t5, t6 = paddle.grad(t4.sum(), [t1, t2])
+""",
+    "a value is written behind it": "t3 = F.tanh(t1 @ t2)\nt4 = t3.sum()\n---\nt3.add_(paddle.ones([4, 4]))\nt4.backward()",
+    "several roots": """
+t3 = t1 @ t2
+paddle.autograd.backward([F.tanh(t3).sum(), F.elu(t3)], [None, paddle.ones([4, 4]) * 2])
+""",
+    "a root and what was made of it": "t3 = t1 @ t2\npaddle.autograd.backward([F.tanh(t3), t3])",
+    "hooks behind it": """
+t3 = t1 @ t2
+---
+t3.register_hook(lambda grad: grad * 3)
+t4 = F.tanh(t3)
+t3.register_hook(lambda grad: grad * 5).remove()
+t4.sum().backward()
+""",
+    "hooks in their order": """
+t3 = t1 @ t2
+t3.register_hook(lambda grad: grad + 1)
+t3.register_hook(lambda grad: grad * 5)
+t3.retain_grads()
+t3.register_hook(lambda grad: grad * 7)
+F.tanh(t3).sum().backward()
+""",
+    "a hook on a leaf of several uses": """
+t4 = make([4], 'float32', 3, True)
+t2.register_hook(watch('t2', 2.0))
++++
+(F.linear(t1, t2, t4) + t1 @ t2 + F.elu(t2) * t2 + t2.t()).sum().backward()
+""",
+    "no_grad_vars": """
+t3 = t1 @ t2
+t4 = (t3 * t1).sum()
+t5 = paddle.grad(t4, [t1], no_grad_vars=[t3], retain_graph=True)[0]
+n1 = paddle.grad(t4, [t1, t2], no_grad_vars=[t3], allow_unused=True, retain_graph=True)
+t6 = paddle.grad(t4, [t2], no_grad_vars=[t3])[0]
+""",
+    "a PyLayer's forward": "t3 = Cube.apply(t1 @ t2)\n---\nF.tanh(t3).sum().backward()",
+}
+
+
+@pytest.mark.skipif(not IS_3, reason="some of these programs need what 2.6 lacks")
+@pytest.mark.parametrize("name", PARTS)
+def test_a_mode_around_a_part(name):
+    leaves = "t1 = make([4, 4], 'float32', 1, True)\nt2 = make([4, 4], 'float32', 2, True)"
+    check(f"{leaves}\n{PARTS[name].strip()}", INSIDE)
+
+
+# --- what paddle.grad walks, and gradients of gradients ---------------------------------------------------------------------
+
+PRUNED = """
+t1 = make([3, 4], 'float32', 1, True)
+t2 = t1 * 2.0
+t2.register_hook(watch('t2'))
+t3 = paddle.tanh(paddle.exp(t2))
+{within}
+t4 = (t1 * paddle.exp(t3)).sum()
+{asked}
+"""
+
+
+@pytest.mark.parametrize("within", ["", CLOSE], ids=["in the mode", "behind it"])
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "t3.backward(paddle.ones_like(t3)); t5 = paddle.grad([t4], [t3])[0]",
+        "t5, t6 = paddle.grad([t4], [t3, t1])",
+        "t5 = paddle.grad([t4], [t1])[0]",
+    ],
+)
+def test_no_gradient_goes_where_paddle_prunes(asked, within):
+    """Nothing is shown to hooks there, and what an earlier backward has freed there is no error."""
+    check(PRUNED.format(asked=asked, within=within), INSIDE)
+
+
+def test_no_second_derivative_is_asked_for_below_the_only_input():
+    """An index with steps has none in Paddle, and in a graph behind a write it is Paddle's own."""
+    check(
+        """
+t1 = make([3, 4], 'float32', 1, True)
+t2 = paddle.exp(t1)
+t3 = t2[::2]
+t2[0] = 0.5
+t4 = paddle.exp(t3)
+t5 = paddle.grad([t4.sum()], [t4], create_graph=True)[0]
+""",
+        INSIDE,
+    )
+
+
+INDEPENDENT = """
+t1 = make([3, 4], 'float32', 1, True)
+t2 = paddle.tanh(paddle.exp(t1))
+t3 = paddle.grad([t2.sum()], [t2], create_graph=True, allow_unused=True)[0]
+t3.sum().backward()
+t2.backward(paddle.ones_like(t2))
+"""
+
+
+@pytest.mark.parametrize("options", ["", "ops=['tanh']", "ops=['tanh', 'exp']", "exclude=['sum']"])
+def test_a_gradient_of_a_sum_does_not_free_what_was_summed(options):
+    check(INDEPENDENT, whole("reference", options))
+
+
+def test_a_gradient_that_depends_on_its_operand_leads_to_it():
+    lines = INDEPENDENT.replace("[t2.sum()]", "[(t2 * t2).sum()]").replace("paddle.exp(t1)", "t1").splitlines()
+    check("\n".join(lines[:-1]).replace("t3.sum()", "(t3 * t3).sum()"), whole("reference", "ops=['tanh']"))
+
+
+@pytest.mark.parametrize("ops", [["tanh"], ["sin", "tanh"], ["sin", "sum", "tanh"], None], ids=str)
+@pytest.mark.parametrize("written", ["t2.tanh_()", "t2.detach().fill_(0.5)"])
+def test_where_no_gradient_leads_on_nothing_is_walked(written, ops):
+    """A sum's gradient does not depend on what was added up: what that was made of has no gradient, and may have been written."""
+    text = f"""
+t1 = make([3], 'float32', 1, True)
+t2 = paddle.exp(paddle.sin(t1))
+{written}
+t3 = paddle.grad([t2.sum()], [t2], create_graph=True)[0]
+paddle.tanh(t3).sum().backward()
+"""
+    check(text, whole("reference", f"ops={ops}"))
+
+
+PENALTY = """
+t1 = make([3], 'float32', 1, True)
+t2 = {made}
+{prepared}
+---
+t3 = paddle.grad((t2 * t2 * t2).sum(), t1, create_graph=True)[0]
+(t3 * t3).sum().backward()
+"""
+PREPARED = [
+    "",
+    "t2.register_hook(lambda grad: None)",
+    "t2.register_hook(lambda grad: grad * 2)",
+    "t2.retain_grads()",
+    "t2.add_(paddle.ones([3]))",
+    "t2.retain_grads(); t2.multiply_(paddle.full([3], 2.0))",
+    "t2.add_(paddle.ones([3])).multiply_(paddle.full([3], 2.0))",
+    "t2[1:].add_(paddle.ones([2]))",
+    "t2 = t2[1:]; t2.register_hook(lambda grad: None)",
+]
+
+
+@pytest.mark.parametrize("prepared", PREPARED)
+def test_second_gradients_pass_through_what_was_exchanged(prepared):
+    check(PENALTY.format(prepared=prepared, made="paddle.sin(t1)"), INSIDE)
+
+
+def test_a_retained_gradient_that_two_turns_bring():
+    """Torch's tanh leads from its gradient to its result, and the ops outside lead there once more: the last turn stood alone."""
+    check(PENALTY.format(prepared="t2.retain_grads()", made="paddle.tanh(t1)"), INSIDE)
+
+
+# --- buffers that a program fills part by part, each from the parts before --------------------------------------------------
+
+BUFFERS = {
+    "vander": "t9 = paddle.vander(t1[0], 4)",
+    "vander, increasing": "t9 = paddle.vander(t1[:, 1], 3, increasing=True)",
+    "columns": """
+t9 = paddle.zeros([4, 4]); t9[:, 0] = t1[0]
+for t in range(1, 4): t9[:, t] = t9[:, t - 1] * t9[:, t - 1] + t1[t]
+""",
+    "rows, which lie contiguous: refused": """
+t9 = paddle.zeros([4, 4]); t9[0] = t1[0]
+for t in range(1, 4): t9[t] = t9[t - 1] * t1[t]
+""",
+    "in its own columns": """
+t9 = t1 * 1.0
+for t in range(1, 4): t9[:, t] = t9[:, t] * t9[:, t - 1]
+""",
+    "running products": "t9 = t1 * 1.0; t9[:, 1:] = paddle.cumprod(t9[:, 1:], dim=1)",
+    "halves, as rotary embeddings in place": """
+t9 = t1 * 1.0
+t2, t3 = t9[:, :2], t9[:, 2:]
+t4 = t2 * t1[:, 2:] - t3 * t1[:, :2]
+t9[:, :2] = t4
+t9[:, 2:] = t3 * t3
+""",
+    "steps": """
+t9 = t1 * 1.0
+t9[:, ::2] = paddle.exp(t9[:, 1::2]) * t9[:, 1::2]
+t9[:, 1::2] = paddle.tanh(t9[:, ::2]) * t9[:, ::2]
+""",
+    "transposed": "t2 = t1 * 1.0; t3 = t2.t(); t4 = t3 * t3; t2[0] = 0.0; t9 = t4 + t2",
+    "products": "t2 = t1 * 1.0; t3 = t2[:, 1:] @ t2[:, :3].t(); t2[:, 0] = t3[:, 0]; t9 = t3 + t2.sum()",
+    "norms": "t2 = t1 * 1.0; t3 = F.layer_norm(t2[:, :3], 3); t2[:, :3] = t3; t9 = t2 * t1",
+    "added to": "t9 = t1 * 1.0; t2 = t9[:, 1:3]; t3 = t2 * t2; t9[:, 1:3] += t3",
+    "by an op in place": "t2 = t1 * 1.0; t3 = t2[:, 1]; t4 = t3 * t3; t2.scale_(2.0); t9 = t4 + t2",
+    "read by an op in place": """
+t2, t3 = t1 * 1.0, t1[:, :2] * 2.0
+t4 = t2[:, 1:3]
+t3.lerp_(t4, t4 * 2.0)
+t2[:, 1:3] = 0.0
+t9 = t3 + t2[:, :2]
+""",
+    "filled": "t2 = t1 * 1.0; t3 = t2[:, 1]; t4 = t3 * t3; paddle.assign(t1 * 3.0, output=t2); t9 = t4 + t2",
+    "constants": "t2 = paddle.ones([4, 4]); t3 = t1[:, 0] * t2[:, 1]; t2[:, 1] = 5.0; t9 = t3 + t2[0]",
+    "second derivatives": """
+t2 = t1 * 1.0
+t3 = t2[:, 1] * t2[:, 1] * t2[:, 1]
+t2[:, 1] = 0.0
+t4 = paddle.grad((t3 * t3).sum(), t1, create_graph=True)[0]
+t9 = t4 * t4
+""",
+}
+
+
+@pytest.mark.parametrize("name", BUFFERS)
+def test_a_strided_part_is_kept_as_it_was_when_read(name):
+    leaf = "t1 = paddle.to_tensor((np.arange(16) * 5 % 16 / 16 + 0.5).reshape(4, 4).astype('float32'), stop_gradient=False)"
+    check(f"{leaf}\n{BUFFERS[name].strip()}\n(t9 * t9).sum().backward()", INSIDE, COMPARED, CARRIED)
