@@ -1,7 +1,7 @@
 """Many calls, each natively and then in a mode, in processes of their own: where one ends, the next goes on behind its call.
 
 A script takes the number of the call that it begins with as its last argument. It says of each call how far it is, and at the end
-that it is the end. (The package is not imported yet where its process is forked: calls would stay native.)
+that it is the end.
 """
 
 import collections
@@ -31,7 +31,7 @@ def driven(script, *arguments):
     """(lines of what differs, how often a call was how far)."""
     begin, lines, states = 0, [], collections.Counter()
     while begin >= 0:
-        ended = forked.run([script, *arguments, begin], PYTHONPATH=f"{forked.ROOT}{os.pathsep}{forked.ROOT / 'tests'}")
+        ended = forked.run([script, *arguments, begin], PYTHONPATH=f"{forked.ROOT}{os.pathsep}{forked.ROOT / 'tests'}", warm=True)
         output = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("[")]
         if not output or (ended.returncode >= 0 and output[-1][1] != END):
             raise RuntimeError(ended.stderr[-3000:])

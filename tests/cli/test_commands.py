@@ -24,7 +24,7 @@ pytestmark = pytest.mark.compat
 
 def padiff(*arguments, cwd, check=True, **env):
     """``python -m padiff_shim ...`` in a process of its own."""
-    done = forked.run(["-m", "padiff_shim", *arguments], cwd=cwd, **{"COLUMNS": "100", **env})
+    done = forked.run(["-m", "padiff_shim", *arguments], cwd=cwd, warm=True, **{"COLUMNS": "100", **env})
     assert not check or done.returncode == 0, f"{arguments}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -126,7 +126,7 @@ def line(name, parameter, value, runs):
 
 def answer(words):
     if words[0] in ("run", "record"):  # the program's process is the command's
-        done = forked.run(["-m", "padiff_shim", *words])
+        done = forked.run(["-m", "padiff_shim", *words], warm=True)
         return done.returncode, done.stdout, done.stderr
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

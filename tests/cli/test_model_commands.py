@@ -136,10 +136,10 @@ def test_a_bisection_from_the_command_line(folder, capsys):
 def test_a_program_is_recorded(folder):
     (folder / "train.py").write_text("import sys, torch\ntorch.nn.Linear(2, 2)(torch.ones(1, 2))\nsys.exit(int(sys.argv[1]))\n")
     words = ["-m", "padiff_shim", "record", "--framework", "torch"]
-    done = forked.run([*words, "new/rec", "train.py", "3"], cwd=folder)
+    done = forked.run([*words, "new/rec", "train.py", "3"], cwd=folder, warm=True)
     assert done.returncode == 3, "the program's own status"
     assert "padiff-shim diff new/rec OTHER" in done.stderr
-    done = forked.run([*words, "--overwrite", "--quiet", "new/rec", "-m", "train", "0"], cwd=folder)
+    done = forked.run([*words, "--overwrite", "--quiet", "new/rec", "-m", "train", "0"], cwd=folder, warm=True)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -53,7 +53,7 @@ print("whole")
 
 
 def test_a_node_may_die_without_the_gil():
-    done = forked.run(["-c", PROGRAM])
+    done = forked.run(["-c", PROGRAM], warm=True)
     assert "whole" in done.stdout, done.stdout + done.stderr[-2000:]
 
 

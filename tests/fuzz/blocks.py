@@ -44,7 +44,7 @@ class Block:
     def _run(self, folder: Path, first: int, count: int) -> subprocess.CompletedProcess[str]:
         where = [str(folder), "--first", str(first), "--count", str(count), "--seed", self.seed, "--length", str(self.length)]
         try:
-            return forked.run(["-m", "fuzz.worker", *where], timeout=HANG * (count + 1), PYTHONPATH=PATH)
+            return forked.run(["-m", "fuzz.worker", *where], timeout=HANG * (count + 1), PYTHONPATH=PATH, warm=True)
         except subprocess.TimeoutExpired as late:
             return subprocess.CompletedProcess(late.cmd, -1, "", "it hung")
 

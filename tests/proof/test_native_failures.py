@@ -224,7 +224,7 @@ print("proven")
 
 def test_a_native_backward_that_ends_the_process_is_asked_for_one_gradient_more():
     """That of a grid alone (docs/defects.md): the image wants none."""
-    run = forked.run(["-c", GRIDS])
+    run = forked.run(["-c", GRIDS], warm=True)
     assert run.stdout.endswith("proven\n"), run.stderr
 
 

@@ -255,7 +255,7 @@ def test_a_whole_program(tmp_path):
     (tmp_path / "train.py").write_text(PROGRAM)
 
     def run(*arguments):
-        return forked.run(["-m", "padiff_shim", *arguments], cwd=tmp_path)
+        return forked.run(["-m", "padiff_shim", *arguments], cwd=tmp_path, warm=True)
 
     assert "padiff-shim diff a OTHER" in run("record", "a", "train.py", "9").stderr
     run("record", "b", "train.py", "3")
@@ -272,7 +272,7 @@ def test_a_program_whose_disk_is_full_is_not_said_to_be_recorded(tmp_path):
     limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))\n"
     (tmp_path / "train.py").write_text(limit + PROGRAM.replace("range(6)", "range(400)"))
-    done = forked.run(["-m", "padiff_shim", "record", "a", "train.py", "-1"], cwd=tmp_path)
+    done = forked.run(["-m", "padiff_shim", "record", "a", "train.py", "-1"], cwd=tmp_path, warm=True)
     assert "is not complete" in done.stderr
     assert "recorded in" not in done.stderr
 
@@ -283,7 +283,7 @@ def test_a_whole_program_of_torch(tmp_path):
         "for step in range(3): model(torch.ones(2, 4)).sum().backward(); optimizer.step(); optimizer.zero_grad()\n"
     )
 
-    done = forked.run(["-m", "padiff_shim", "record", "--framework", "torch", "a", "train.py"], cwd=tmp_path)
+    done = forked.run(["-m", "padiff_shim", "record", "--framework", "torch", "a", "train.py"], cwd=tmp_path, warm=True)
     assert "padiff-shim diff a OTHER" in done.stderr
     assert [step.step for step in padiff_shim.diff(tmp_path / "a", tmp_path / "a").steps] == [0, 1, 2]
 

@@ -51,7 +51,7 @@ def unwritten(folder, part, *, record=False, **variables):
     for byte in BYTES:
         file = folder / f"{part}-{byte}"
         arguments = [part, byte, file, *([folder / byte] if record else [])]
-        run = forked.run([PROGRAM, *arguments], PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'tests'}", **variables)
+        run = forked.run([PROGRAM, *arguments], PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'tests'}", warm=True, **variables)
         assert run.returncode == 0, run.stderr
         answers.append(dict(map(json.loads, file.read_text().splitlines())))
     first, second = answers

@@ -25,7 +25,7 @@ def close(name, fact, natively, here):
         isinstance(natively, np.ndarray)
         and isinstance(here, np.ndarray)
         and (natively.shape, natively.dtype) == (here.shape, here.dtype)
-        and np.allclose(here, natively, 1e-4, 1e-5, equal_nan=True)
+        and np.allclose(here, natively, *((1e-9, 1e-7) if natively.dtype == "float64" else (1e-4, 1e-5)), equal_nan=True)
     )
 
 
@@ -56,6 +56,101 @@ def check(text, *modes):
         events = {places[OPEN]: mode.events[0], **({places[CLOSE]: [("close", "m0")]} if CLOSE in places else {})}
         other = seen_of(lines, Plan(mode.name, events))
         assert differences(native, other, None if mode.exact else close) == [], mode
+
+
+# --- whole programs, in float64 ---------------------------------------------------------------------------------------------
+
+LEAVES = """
+t1 = make([3, 4], 'float64', 1, True)
+t2 = make([4, 2], 'float64', 2, True)
+t3 = make([2, 2], 'float64', 3, True)
+"""
+PROGRAMS = {
+    "accumulation": """
+for factor in (1.0, 2.0): (t1 @ t2 * factor).sum().backward()
+t1.clear_gradient()
+t4 = paddle.tanh(t1 @ t2).sum()
+t4.backward(retain_graph=True)
+t5 = t1.grad.clone()
+t4.backward(retain_graph=True)
+t4.backward()
+""",
+    "freed": "t4 = (t1 * t1).exp().sum()\nt4.backward()\nt4.backward()",
+    "stopped": """
+t4 = t2.detach()
+t5 = t1 @ t4
+t6 = t5.detach() @ t3
+with paddle.no_grad(): t7 = t1 @ t2
+(t5.sum() + t6.sum()).backward()
+t8, t9 = paddle.tanh(t4), t4 @ t3
+""",
+    "hooked": """
+t4 = t1 * 2.0
+t5 = t4 @ t2
+for name, tensor in (('t1', t1), ('t4', t4), ('t5', t5)): tensor.register_hook(watch(name, 2.0))
+t5.register_hook(watch('t5 again'))
+t5.register_hook(lambda grad: grad * 100.0).remove()
+F.softmax(t5).pow(2).sum().backward()
+""",
+    "retained": """
+t4 = t1 @ t2
+t5 = F.gelu(t4)
+t4.retain_grads(); t5.retain_grads()
+(t5 * t5).sum().backward()
+""",
+    "used twice": """
+t4 = make([3, 3], 'float64', 4, True, 5.0)
+t5 = make([3, 3], 'float64', 5)
+p6 = [t4 @ t4, t4 + t4, t4 * t4, t4 / t4, t4 - t4, t4 ** (t4 / 5), t4 @ t4.t()]
+n7 = [paddle.grad((part * t5).sum(), t4)[0].numpy() for part in p6]
+""",
+    "partial": """
+t4 = t1 @ t2
+t5 = (t4 * t4).mean()
+t6 = paddle.grad(t5, [t2], retain_graph=True)[0]
+n7 = [None if grad is None else grad.numpy() for grad in paddle.grad(t5, [t1, t3, t4], retain_graph=True, allow_unused=True)]
+t8 = paddle.grad(t5, [t1, t3], retain_graph=True)[0]
+t9 = paddle.grad([t4, t5], [t1], grad_outputs=[make([3, 2], 'float64', 4), None], retain_graph=True)[0]
+""",
+    "blocked by no_grad_vars": "t4 = paddle.grad(F.linear(t1, t2, t3[0]).sum(), [t1], no_grad_vars=[t2])[0]",
+    "two losses": """
+t4 = F.layer_norm(t1, [4])
+t5, t6 = (t4 @ t2).sum(), (t4 @ t2 @ t3).exp().mean()
+t5.backward(retain_graph=True)
+t6.backward()
+paddle.autograd.backward([paddle.tanh(t1).sum(), (t1 * t1).sum()], [None, None])
+""",
+    "branches that meet, and one to which no gradient comes": """
+t4, t5, t6 = make([2, 1, 4], 'float64', 4, True, 4.0), make([3, 1], 'float64', 5, True), make([], 'float64', 6, True)
+t7, t8 = paddle.exp(t4 / 4), paddle.tanh(t5)
+t9 = t7 * t8
+t9.stop_gradient = True
+((t7 + t8) / (t9 + 9.0)).sum().backward(retain_graph=True)
+(t7.logsumexp() + (t4 * t5 + t6 - t5 / t4).pow(2).mean()).backward()
+""",
+    "a generator and a critic": """
+p4, p5 = layer(2, 3, 4), layer(3, 1, 5)
+o, a = (paddle.optimizer.SGD(0.1, parameters=part.parameters()) for part in (p4, p5))
+t6, t7 = make([5, 2], 'float32', 6), make([5, 3], 'float32', 7)
+for _ in range(3): \
+  (p5(paddle.tanh(p4(t6)).detach()).mean() - p5(t7).mean()).backward(); a.step(); a.clear_grad(); \
+  (-p5(paddle.tanh(p4(t6))).mean()).backward(); o.step(); o.clear_grad(); a.clear_grad()
+""",
+    "a gradient penalty": """
+t4 = paddle.tanh(t1 @ t2)
+t5 = paddle.grad(t4, t1, create_graph=True)[0]
+(t4.mean() + ((t5.pow(2).sum(axis=1).sqrt() - 1.0) ** 2).mean()).backward()
+t6 = make([3, 2], 'float64', 6, True)
+t7 = paddle.grad(paddle.tanh(t1 @ t2), t1, grad_outputs=t6, create_graph=True)[0]
+t8 = paddle.grad((t7 * t7).sum(), t6)[0]
+""",
+    "a PyLayer": "Cube.apply(Cube.apply(t1) @ t2).sum().backward()",
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(name):
+    check(f"{LEAVES.strip()}\n{PROGRAMS[name].strip()}", INSIDE)
 
 
 # --- writes into a graph: each hook sees the whole gradient once -----------------------------------------------------------
@@ -384,6 +479,13 @@ t5 = paddle.grad(t4, [t1], no_grad_vars=[t3], retain_graph=True)[0]
 n1 = paddle.grad(t4, [t1, t2], no_grad_vars=[t3], allow_unused=True, retain_graph=True)
 t6 = paddle.grad(t4, [t2], no_grad_vars=[t3])[0]
 """,
+    **{
+        f"recompute, use_reentrant={reentrant}": f"""
+t3 = recompute(lambda x: F.gelu(x @ t2), t1 * 1.5, use_reentrant={reentrant}, preserve_rng_state=False)
+(t3 * t3).sum().backward()
+"""
+        for reentrant in (True, False)
+    },
     "a PyLayer's forward": "t3 = Cube.apply(t1 @ t2)\n---\nF.tanh(t3).sum().backward()",
 }
 
@@ -559,3 +661,47 @@ t9 = t4 * t4
 def test_a_strided_part_is_kept_as_it_was_when_read(name):
     leaf = "t1 = paddle.to_tensor((np.arange(16) * 5 % 16 / 16 + 0.5).reshape(4, 4).astype('float32'), stop_gradient=False)"
     check(f"{leaf}\n{BUFFERS[name].strip()}\n(t9 * t9).sum().backward()", INSIDE, COMPARED, CARRIED)
+
+
+# --- gradients through whole numbers, which Torch's graph cannot have -------------------------------------------------------
+
+WHOLE_NUMBERS = [
+    "t2.astype('int32').astype('float32') * 4.0",
+    "t2.astype('bool').astype('float32') * 3.0",
+    "t2.astype('int64').sum().astype('float32')",
+    "(t2.astype('int32').astype('float32') * t2).sum()",
+    "t2.astype('int32').reshape([2, 2])[1:].astype('float32')",
+    "(t3 := t2.astype('int32'), t3.__setitem__(0, 5))[0].astype('float32')",
+    "paddle.concat([t2.astype('int32'), paddle.ones([1], 'int32')]).astype('float32')",
+]
+
+
+@pytest.mark.parametrize("below", ["t1 * 2.0", "t1"], ids=["computed", "leaf"])
+@pytest.mark.parametrize("backward", ["t9.backward()", "t9.backward(retain_graph=True); t9.backward()"], ids=["once", "twice"])
+@pytest.mark.parametrize("made", WHOLE_NUMBERS)
+def test_gradients_pass_through_whole_numbers(made, backward, below):
+    leaf = "t1 = paddle.to_tensor([1.5, -2.5, 3.2, 0.7], stop_gradient=False)\nt1.register_hook(watch('t1'))"
+    check(f"{leaf}\nt2 = {below}\nt9 = ({made}).sum()\n{backward}", INSIDE)
+
+
+def test_paddle_grad_of_a_way_through_whole_numbers():
+    text = """
+t1 = paddle.to_tensor([1.5, -2.5], stop_gradient=False)
+t2 = t1 * t1
+t3 = (t2.astype('int32').astype('float32') * t2).sum()
+n4, t5 = paddle.grad(t3, [t2, t1], create_graph=True); n4 = n4.numpy()
+t6 = paddle.grad(t5.sum(), t1)[0]
+"""
+    check(text, INSIDE)
+
+
+def test_second_derivatives_through_an_op_in_place_that_stays_native():
+    text = """
+t1 = paddle.to_tensor([1.5, -2.5], stop_gradient=False)
+t2 = t1 * t1
+t3 = t2 * 0.1
+t3.tanh_()
+t4 = paddle.grad((t3 * t3 * t2).sum(), t1, create_graph=True)[0]
+t5 = paddle.grad((t4 * t4).sum(), t1)[0]
+"""
+    check(text, whole("reference", "exclude=['tanh']"))
