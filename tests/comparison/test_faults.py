@@ -11,7 +11,6 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import EVERY
 
 import padiff_shim
 from padiff_shim.catalogue.registry import ops
@@ -27,7 +26,7 @@ from faults.plan import PLAN, problems
 from faults.score import clean_pairs, defect, planted, verdict_of
 from faults.truth import truth
 
-SEED, SHARE = 20, 0.07 if EVERY else 0.04
+SEED, SHARE = 20, 0.07
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +65,7 @@ def test_most_clean_pairs_are_plain_rounding(clean):
 
 
 def test_visible_faults_are_detected(visible):
-    assert len(visible) > 17_000 * SHARE
+    assert len(visible) > 1200
     assert {o.fault.name for o in visible} == {fault.name for fault in FAULTS}
     missed = [o for o in visible if not o.detected]
     assert len(missed) <= 0.03 * len(visible), listed(missed)

@@ -14,7 +14,8 @@ TABLE = json.loads(torch_names.TABLE.read_text())
 def sources():
     """(names, keywords, attributes) that the sources write."""
     trees = torch_names.sources()
-    return *torch_names.written(trees), torch_names.methods(trees)
+    yield *torch_names.written(trees), torch_names.methods(trees)
+    torch_names.nodes.cache_clear()
 
 
 def outside(written):
