@@ -572,7 +572,7 @@ class Hints(NamedTuple):
         whole = isinstance(value, int) and not self.call.symbol
         for hint in (*self.known, *(() if self.call.symbol else _USUAL)):
             for number in hint if isinstance(hint, (list, tuple)) else [hint]:
-                if _is_number(number) and (not whole or float(number).is_integer()):
+                if _is_number(number) and (not whole or (float(number).is_integer() and abs(number) < _MOST_OFTEN)):
                     yield int(number) if whole else number
 
     def items(self, value: Any) -> Iterator[Any]:
@@ -621,6 +621,7 @@ class Hints(NamedTuple):
         yield from (*sorted(known & quoted), *sorted(quoted - known or known))
 
 
+_MOST_OFTEN = 2**16  # a whole number may say how often something is done: 10^10 from a mask's constant never ends
 _USUAL = (-1.0, 0.0, 1.0, 2.0)  # where the original has a call without attributes: a sign, a square
 
 

@@ -221,13 +221,21 @@ def _of_own(own: Any, value: Value) -> Iterator[str]:
 
 
 def _is_of_inputs(value: Value) -> bool:
-    call = value.node or value.maker
-    return value.label.startswith("input ") if call is None else any(_is_of_inputs(operand.value) for operand in call.operands)
+    waiting, seen = [value], set[TraceCall]()
+    while waiting:
+        value = waiting.pop()
+        call = value.node or value.maker
+        if call is None and value.label.startswith("input "):
+            return True
+        if call is not None and call not in seen:
+            seen.add(call)
+            waiting += [operand.value for operand in call.operands]
+    return False
 
 
 def is_constant(value: Value) -> bool:
-    """Whether it is neither an input nor a weight, and no call's result."""
-    return value.node is None and (not value.label or "(" in value.label)
+    """Whether it is neither an input nor a weight, nor made of inputs, and no call's result that has gradients."""
+    return value.node is None and (not value.label or "(" in value.label) and not _is_of_inputs(value)
 
 
 def _narrow(tensor: torch.Tensor) -> torch.Tensor:

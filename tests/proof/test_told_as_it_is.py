@@ -237,6 +237,74 @@ def test_zeros_are_no_value_that_an_argument_should_give():
     assert all(mistake.cause is not Cause.ATTRIBUTE for mistake in proof.mistakes), proof
 
 
+def test_a_loops_expression_that_doubles_is_not_written():
+    """Each round reads the value before twice: after ten rounds the expression would never end."""
+
+    class Balanced(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scores = torch.nn.Linear(6, 5)
+
+        def forward(self, x):
+            y = self.scores(x) / 0.05
+            for _ in range(5):
+                y = y - torch.logsumexp(y, 1, keepdim=True)
+                y = y - torch.logsumexp(y, 0, keepdim=True)
+            return y.exp()
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.scores = paddle.nn.Linear(6, 5)
+
+        def forward(self, x):
+            y = paddle.exp(self.scores(x) / 0.05)
+            for _ in range(5):
+                y = y / y.sum(0, keepdim=True)
+                y = y / y.sum(1, keepdim=True)
+            return y
+
+    assert prove(Port(), Balanced(), np.random.default_rng(0).standard_normal((7, 6), "float32")).verdict == "CODE_DIFFERS"
+
+
+def test_a_large_number_is_not_tried_as_how_often():
+    """``diff(n=10**10)`` never ends."""
+
+    class Distances(torch.nn.Module):
+        def forward(self, x):
+            far = torch.Tensor([1e10]).expand(len(x), 1)
+            return torch.cat([x[:, 1:] - x[:, :-1], far], -1)
+
+    class Port(paddle.nn.Layer):
+        def forward(self, x):
+            return paddle.concat([paddle.diff(x), paddle.full([x.shape[0], 1], 1e-3)], -1)
+
+    proof = prove(Port(), Distances(), np.random.default_rng(0).standard_normal((3, 6), "float32"))
+    assert {mistake.cause for mistake in proof.mistakes} == {Cause.CONSTANT}, proof
+
+
+def test_numbers_that_are_made_of_the_input_are_not_written():
+    class Rounded(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rows = torch.nn.Embedding(16, 4)
+
+        def forward(self, t):
+            return self.rows(torch.div(t - 7, 3, rounding_mode="trunc") % 5)
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.rows = paddle.nn.Embedding(16, 4)
+
+        def forward(self, t):
+            return self.rows(((t - 7) // 3) % 5)
+
+    proof = prove(Port(), Rounded(), np.arange(16).reshape(2, 8))
+    assert proof.mistakes
+    assert not any("to_tensor" in str(mistake.fix) for mistake in proof.mistakes), proof
+
+
 class Convolutions(torch.nn.Module):
     def __init__(self):
         super().__init__()

@@ -90,6 +90,7 @@ def _attention(operands: list[str], attributes: Mapping[str, Any]) -> str:
     return f"F.scaled_dot_product_attention({', '.join(words)}).transpose([0, 2, 1, 3])"
 
 
+_LONGEST = 600  # letters of an expression: a loop's would double with each round in which a value is read twice
 _RESIZED = (("nearest", 1), ("nearest", 2), ("nearest", 3), ("linear", 1), ("bilinear", 2), ("bicubic", 2), ("trilinear", 3))
 
 
@@ -169,7 +170,7 @@ class CallWords:
         """The first of these."""
         if call not in self._texts_of:
             self._texts_of[call] = next(self._texts(call), "")
-        if not self._texts_of[call]:
+        if not 0 < len(self._texts_of[call]) < _LONGEST:
             raise Untranslatable(call.name)
         return self._texts_of[call]
 
