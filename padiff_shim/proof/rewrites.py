@@ -88,12 +88,12 @@ class PortWords(CallWords):
     def _spellings(self, value: Value, shape: Sequence[int]) -> Iterator[str]:
         call, wanted = value.node or value.maker, torch.empty(tuple(shape), device="meta")
         if (name := self._named(value)) is not None:
-            yield self._shaped(name, self._side(name), wanted)
+            yield self.shaped(name, self._side(name), wanted)
         own = self._held["own"][1] if "own" in self._held and not _is_of_inputs(value) else None
         if own is not None and own.dtype == paddle.bool:
             yield "paddle.logical_not(own)"
         for text in self._texts(call) if call is not None and value is call.result else ():
-            for laid in dict.fromkeys((text, self._shaped(f"({text})", value.tensor, wanted, call))):
+            for laid in dict.fromkeys((text, self.shaped(f"({text})", value.tensor, wanted, call))):
                 yield laid
                 yield f'({laid}).astype("{paddle.get_default_dtype()}")'
         if own is not None:
@@ -105,7 +105,7 @@ class PortWords(CallWords):
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
         name = self._named(operand.value)
         if name is not None:
-            return self._shaped(name, self._side(name), operand.tensor, call)
+            return self.shaped(name, self._side(name), operand.tensor, call)
         maker = operand.value.node or operand.value.maker
         if maker is None:
             if not is_constant(operand.value):
@@ -113,7 +113,7 @@ class PortWords(CallWords):
             return literal(_narrow(operand.tensor))
         if operand.value is not maker.result:
             raise Untranslatable("one of several results")
-        return self._shaped(self._written(maker), operand.value.tensor, operand.tensor, call)
+        return self.shaped(self._written(maker), operand.value.tensor, operand.tensor, call)
 
     def _side(self, name: str) -> torch.Tensor:
         return torch.empty(tuple(self._held[name][1].shape), device="meta")

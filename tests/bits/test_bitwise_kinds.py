@@ -652,3 +652,54 @@ def test_attention_in_one_call_is_written_for_parts_of_one_projection(tmp_path, 
     assert "scaled_dot_product_attention" in origin.change
     assert "x1" in origin.change
     assert "x3" in origin.change
+
+
+IN_A_LAYER = """
+import paddle.nn as nn
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.attention, self.end = nn.MultiHeadAttention(24, 3), nn.Linear(24, 24)
+
+    def forward(self, x):
+        return self.end(x + self.attention(x.unsqueeze(0)).squeeze(0))
+"""
+
+
+class Attending(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attention = torch.nn.ModuleDict({f"{name}_proj": torch.nn.Linear(24, 24) for name in ("q", "k", "v", "out")})
+        self.end = torch.nn.Linear(24, 24)
+
+    def forward(self, x):
+        q, k, v = (self.attention[f"{name}_proj"](x).view(1, 33, 3, 8).transpose(1, 2) for name in "qkv")
+        weights = torch.softmax(q @ k.transpose(2, 3) / 8**0.5, -1)
+        return self.end(x + self.attention["out_proj"]((weights @ v).transpose(1, 2).reshape(33, 24)))
+
+
+def test_a_line_of_paddles_own_layer_is_written_in_the_port(tmp_path):
+    """The scale in ``nn.MultiHeadAttention``: the port gives the layer a changed ``forward``."""
+    answer, behind = ask(tmp_path, "", Attending, port=IN_A_LAYER)
+    (origin,) = answer.origins
+    assert origin.paddle.file.endswith("port.py")
+    assert "self.attention.forward = " in origin.patch.after
+    assert behind.identical, str(behind)
+
+
+class ScaledByOne(Net):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        return self.block(x) * self.scale
+
+
+def test_a_weight_of_one_number_without_axes(tmp_path):
+    port = PORT.replace("Linear(40, 24)\n", "Linear(40, 24)\n        self.scale = self.create_parameter([])\n", 1)
+    answer, behind = ask(tmp_path, "return self.block(x) * self.scale", ScaledByOne, port=port)
+    assert answer.mended
+    assert behind.identical, str(behind)

@@ -187,8 +187,7 @@ def _patches(search: OriginSearch) -> list[Patch | None]:
     taken = set[str]()
     rewrites: list[Rewrite | None] = []
     for origin in search.origins:
-        change = origin.change
-        rewrites.append(change.patch(search.calls, search.places, again=bool(search.steps), taken=taken) if change else None)
+        rewrites.append(search.lines(origin.change, taken) if origin.change else None)
     patches = [None if rewrite is None else rewrite.patch() for rewrite in rewrites]
     for place, patch in enumerate(patches):
         for before in range(place):

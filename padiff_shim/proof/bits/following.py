@@ -26,7 +26,7 @@ from ..plans import TORCHS, OnTorch
 from ..programs import ModelSide
 from ..trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from .calls import CallRecorder, NotesCalls, ValueId
-from .source import Span, spans_of_call
+from .source import Span, span_in_layer, spans_of_call
 from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
@@ -74,6 +74,7 @@ class Followed:
     Attributes:
         recorder: the calls and their values.
         places: of each call.
+        in_layers: where ``stacks`` are told: the expression of each in a library's layer that the port calls.
         failures: exchanges that could not be made, by their place in ``swaps``, with the reason.
 
     Args:
@@ -98,6 +99,7 @@ class Followed:
         self._rereads = {number: (reread.value, path) for reread in rereads for number, path in reread.copies.items()}
         self._copies: dict[tuple[int, str], Any] = {}
         self.places: list[CallPlace] = []
+        self.in_layers: list[Span | None] = []
         self.current: int | None = None  # the number of the Paddle call that is open
         self.failures: dict[int, str] = {}
         self.layer: Callable[[], str] = str
@@ -177,6 +179,7 @@ class Followed:
         if self._stacks is not None:
             del self._stacks[number:]
             self._stacks.append([span for span in (innermost, *spans) if span is not None])
+            self.in_layers[number:] = [span_in_layer(_PASS, self.recorder.known)]
         self.current = number
         try:
             if number in self._swaps:

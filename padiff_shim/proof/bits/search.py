@@ -20,6 +20,7 @@ from ...table.formulation import Formulation
 from ...text import tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
+from ..expressions import Rewrite
 from ..held_values import tensors_of
 from ..locate import traced_in_wider, weight_names
 from ..programs import PaddleSide, RunOutcome, TorchSide
@@ -32,7 +33,7 @@ from .fused_weights import fused_products, joined_products
 from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
-from .source import Span, in_place
+from .source import Span, in_layer, in_place
 from .tables import table_change
 from .translation import Translator, changing_calls
 
@@ -297,22 +298,21 @@ class OriginSearch:
     def _try_all(self, groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Try for the origins that have no change: formulations, the original's own calls, other orders, and two of these."""
         self._try([origin for origin in self.origins if origin.change is None], groups)
-        assert isinstance(self.original.capture, LinkedCapture)
         left = [origin for origin in self.origins if origin.change is None]
+        for origin in left if not self.steps else ():
+            origin.change = self._said(origin, self._of_tables, origin)
+        left = [origin for origin in left if origin.change is None]
+        translated: dict[int, list[list[Candidate]]] = {}
+        for origin in left:
+            made = [
+                (numbers, self._said(origin, self._translator.candidate, origin.at(numbers), numbers)) for numbers in origin.times
+            ]
+            joined = [(each, joined_products(self.calls, numbers)) for numbers, each in made]
+            translated[id(origin)] = [[*([] if each is None else [each]), *products] for each, products in joined]
         if left:
-            parameters = self._port.parameters()
-            changing = changing_calls(self.original.capture.trace) if self.steps else set()
-            translator = Translator(self.original.capture, self.partners, self.followed.recorder, parameters, changing)
-            translated: dict[int, list[list[Candidate]]] = {}
-            for origin in left:
-                made = [
-                    (numbers, self._said(origin, translator.candidate, origin.at(numbers), numbers)) for numbers in origin.times
-                ]
-                joined = [(each, joined_products(self.calls, numbers)) for numbers, each in made]
-                translated[id(origin)] = [[*([] if each is None else [each]), *products] for each, products in joined]
             self._try(left, translated)
-        for origin in self.origins:
-            if origin.change is None and not self.steps:
+        for origin in left if not self.steps else ():
+            if origin.change is None:
                 origin.change = self._said(origin, self._ordered, origin)
         for origin in [origin for origin in self.origins if origin.change is None and id(origin) in self._partial]:
             self._said(origin, self._split, origin)
@@ -337,11 +337,19 @@ class OriginSearch:
         self._base = ran
         return True
 
+    @functools.cached_property
+    def _translator(self) -> Translator:
+        assert isinstance(self.original.capture, LinkedCapture)
+        changing = changing_calls(self.original.capture.trace) if self.steps else set()
+        return Translator(self.original.capture, self.partners, self.followed.recorder, self._port.parameters(), changing)
+
+    def _of_tables(self, origin: Origin) -> AnyChange | None:
+        """Other tables that mend an origin."""
+        table = table_change(origin.groups, self.followed.recorder, self.places, self._port.tables, self._translator.constant)
+        return table if table is not None and self._mends(table, origin) else None
+
     def _ordered(self, origin: Origin) -> AnyChange | None:
-        """Other tables, or another order of calls, or of the sums of their gradients, that mend an origin."""
-        table = table_change(origin.groups, self.followed.recorder, self.places, self._port.tables)
-        if table is not None and self._mends(table, origin):
-            return table
+        """Another order of calls, or of the sums of their gradients, that mends an origin."""
         order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
         return order if order is not None and self._mends(order, origin) else self._move(origin)
 
@@ -351,17 +359,28 @@ class OriginSearch:
         mending: list[MoveChange] = []
         for change in itertools.islice(tried, MOST):
             if self._mends(change, origin):
-                mending.append(replace(change, stacks=self._stacks))
+                mending.append(replace(change, stacks=self._expressions[0]))
                 if mending[-1].patch(self.calls, self.places) is not None:
                     return mending[-1]
         return mending[0] if mending else None
 
     @functools.cached_property
-    def _stacks(self) -> list[Sequence[Span]]:
-        """The expressions that each of the port's calls stands in."""
+    def _expressions(self) -> tuple[list[Sequence[Span]], list[Span | None]]:
+        """The expressions that each of the port's calls stands in, and that in a library's layer which they call."""
         stacks: list[Sequence[Span]] = []
-        self._run(Followed(stacks=stacks))
-        return stacks
+        followed = Followed(stacks=stacks)
+        self._run(followed)
+        return stacks, followed.in_layers
+
+    def lines(self, change: AnyChange, taken: set[str]) -> Rewrite | None:
+        """The lines to write for a change, where its calls stand, or before the call of a library's layer that makes them."""
+        rewrite = change.patch(self.calls, self.places, again=bool(self.steps), taken=taken)
+        number = min(change.calls, default=None)
+        if rewrite is not None or number is None or self.steps:
+            return rewrite
+        places = [replace(place, span=within) for place, within in zip(self.places, self._expressions[1])]
+        within, span, rewrite = places[number].span, self.places[number].span, change.patch(self.calls, places, taken=taken)
+        return None if within is None or span is None or rewrite is None else in_layer(rewrite, within, span)
 
     def _try_layouts(self) -> None:
         """Where an operand lies otherwise in memory: try whether that alone is the cause."""

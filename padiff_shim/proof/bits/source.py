@@ -60,6 +60,15 @@ def spans_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> It
         frame = frame.f_back  # type: ignore[assignment]
 
 
+def span_in_layer(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
+    """The innermost expression in a method of a library's layer that the user's function calls; arguments as above."""
+    frame, methods = sys._getframe(1), list[FrameType]()
+    while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
+        methods += [frame] if isinstance(frame.f_locals.get("self"), paddle.nn.Layer) else []
+        frame = frame.f_back  # type: ignore[assignment]
+    return next((_span(each, known) for each in methods if each.f_locals["self"] is methods[-1].f_locals["self"]), None)
+
+
 def _span(frame: FrameType, known: Callable[[Any], ValueId | None]) -> Span | None:
     if not hasattr(frame.f_code, "co_positions"):
         return None
@@ -259,6 +268,37 @@ def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None
         return None
     made = PortNames({"x": name}, aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
     return Rewrite(span.file, frozenset([source.line_before(statement, f"{name} = {ast.unparse(made)}")]))
+
+
+def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
+    """A change of a method of a library's layer as lines of the port, which give the layer the changed one before its call.
+
+    Args:
+        rewrite: of the library's file.
+        within: the library's expression. ``span``: the port's, which calls the layer.
+    """
+    source, patch = _source(span.file), rewrite.patch()
+    expression = source.at(span)
+    statement = None if expression is None else source.statement(expression)
+    if not isinstance(expression, ast.Call) or statement is None or patch is None or not source.is_alone(statement):
+        return None
+    tree = ast.parse(patch.apply(_source(within.file).source))
+    line = within.code.co_firstlineno
+    method = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == line), None)
+    if method is None:
+        return None
+    arguments = [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]
+    for argument in arguments:
+        argument.annotation = None
+    method.returns = None
+    read = {node.id for node in ast.walk(method) if isinstance(node, ast.Name)} - set(within.code.co_varnames)
+    imported = sorted(read & within.names.keys())
+    method.body = method.body[ast.get_docstring(method) is not None :]
+    method.body[:0] = ast.parse(f"from {within.names['__name__']} import {', '.join(imported)}").body if imported else []
+    layer = ast.unparse(expression.func).removesuffix(".forward").replace("super()", "self")
+    name, method.name = method.name, _fresh(method.name, set(span.code.co_varnames))
+    lines = f"{ast.unparse(method)}\n{layer}.{name} = {method.name}.__get__({layer})"
+    return Rewrite(span.file, frozenset([source.line_before(statement, lines)]))
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import itertools
 import re
@@ -16,7 +17,7 @@ from .calls import CallRecorder, OpCall, ValueId
 from .following import LinkedCapture, as_side, call_number
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .patterns import Candidate
-from .words import DTYPES, PRODUCTS, CallWords, Untranslatable, literal
+from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
 
 
 def changing_calls(trace: Trace) -> set[TraceCall]:
@@ -45,6 +46,7 @@ class Translator(CallWords):
     ) -> None:
         super().__init__(parameters.keys(), changing)
         self._original, self._partners, self._recorder, self._parameters = original, partners, recorder, parameters
+        self._as_made = False  # products have the axes that Paddle's have
         self._whole: list[tuple[ValueId, torch.Tensor]] = []
         self._by_memory: dict[int, list[tuple[ValueId, torch.Tensor]]] = {}
         for tensor in recorder.held():
@@ -70,20 +72,18 @@ class Translator(CallWords):
         if port is None or number is None or result is None:
             return None
         self._names: dict[str, ValueId] = {}
-        self._texts_of = {}
         value, side = result
         texts: list[str] = []
         if last is None:  # a constant that the original has, and the port makes
             constant = self._partners.of_port[port].tensor
             with contextlib.suppress(Untranslatable):
-                texts = [self._shaped(literal(constant), constant, side, groups[0].port[-1])]
-        for text in self._texts(last) if last is not None else ():
-            if text.startswith("(") and text.endswith(")") and _is_whole(text):
-                text = text[1:-1]
+                texts = [self.shaped(literal(constant), constant, side, groups[0].port[-1])]
+        for text in self._in_each_way(last) if last is not None else ():
             assert last is not None
-            made = last.result.tensor
+            tree, made = ast.parse(text, mode="eval").body, last.result.tensor
+            text = ast.get_source_segment(text, tree) or text  # without the parentheses of all
             if side.shape != made.shape or side.is_complex() is not made.is_complex():
-                whole = text if text.endswith(")") else f"({text})"
+                whole = f"({text})" if isinstance(tree, (ast.BinOp, ast.UnaryOp)) else text
                 # Norms see their operands in another shape, and products of rows keep the axes of theirs.
                 texts += [text] if last.name.startswith("native_") or last.name in PRODUCTS else []
                 text = self._paired(whole, made, side, last)
@@ -97,6 +97,20 @@ class Translator(CallWords):
         spellings = (Spelling("", ""), *(Spelling(text, "") for text in dict.fromkeys(texts)))
         spelled = Formulation(name, cause, " ".join(self._names), spellings, (), why)
         return Candidate(spelled, 0, tuple(sorted(numbers | {number})), dict(self._names), (), (value,))
+
+    def _in_each_way(self, call: TraceCall) -> Iterator[str]:
+        """A call as an expression: products have the axes that Paddle's have, and then the shapes that the original gives them."""
+        for self._as_made in (True, False):
+            self._texts_of = {}
+            yield from self._texts(call)
+
+    def constant(self, call: TraceCall) -> str:
+        """A call that depends on no value of the port's, as an expression; "" where it has no words."""
+        self._names, self._texts_of, self._as_made = {}, {}, False
+        with contextlib.suppress(*UNTRANSLATED):
+            text = self._written(call)
+            return "" if self._names else text
+        return ""
 
     def _last_call(self, groups: Sequence[OriginGroup]) -> TraceCall | None:
         """The last of the original's forward calls that an origin's results, or gradients, are of."""
@@ -130,7 +144,7 @@ class Translator(CallWords):
         """An operand of a call: a value of the port's, or an expression of values."""
         partner = self._partners.of_original.get(operand.value)
         if operand.value.maker is not None and operand.value.maker.name == "arange":
-            return self._shaped(self._written(operand.value.maker), operand.value.tensor, operand.tensor, call)
+            return self.shaped(self._written(operand.value.maker), operand.value.tensor, operand.tensor, call)
         if not operand.tensor.is_floating_point() and not operand.tensor.is_complex():
             return self._index(operand)
         if partner is None:
@@ -149,7 +163,13 @@ class Translator(CallWords):
                 dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
         matrix = operand.tensor.shape[-2:]
-        for value, side in sorted(sides, key=lambda pair: (pair[1].shape[-2:] != matrix, pair[1].shape[-2:] != matrix[::-1])):
+        lengths = sorted(operand.tensor.shape)
+
+        def unlike(pair: tuple[ValueId, torch.Tensor]) -> tuple[bool, ...]:
+            shape = pair[1].shape
+            return shape[-2:] != matrix, shape[-2:] != matrix[::-1], sorted(shape) != lengths
+
+        for value, side in sorted(sides, key=unlike):
             if side.numel() * (1 + side.is_complex()) == size:
                 return self._cast(self._paired(self._named(value), side, operand.tensor, call), side, operand.tensor)
         read = self._read(partner)
@@ -158,7 +178,7 @@ class Translator(CallWords):
         value, side = read
         self._names.setdefault(_gradient_name(partner.label, self._names), value)
         turned = side.dim() == 2 and side.shape == operand.tensor.shape and not torch.equal(partner.tensor, operand.tensor)
-        text = f"{self._named(value)}.t()" if turned else self._shaped(self._named(value), side, operand.tensor, call)
+        text = f"{self._named(value)}.t()" if turned else self.shaped(self._named(value), side, operand.tensor, call)
         return self._cast(text, side, operand.tensor)
 
     def _alike(self, tensor: torch.Tensor) -> Iterator[tuple[ValueId, torch.Tensor]]:
@@ -175,6 +195,8 @@ class Translator(CallWords):
             return self._cast(literal(operand.tensor), operand.tensor, operand.tensor)
         if operand.value is not maker.result:
             raise Untranslatable("one of several results")
+        if self._as_made and maker.name in PRODUCTS and held.shape[-2:] == operand.tensor.shape[-2:]:
+            return self._cast(self._written(maker), held, operand.tensor)
         return self._cast(self._paired(self._written(maker), held, operand.tensor, call), held, operand.tensor)
 
     def _read(self, constant: Value) -> tuple[ValueId, torch.Tensor] | None:
@@ -207,7 +229,7 @@ class Translator(CallWords):
                 return self._named(value)
         if operand.value.node is None:
             return literal(tensor)
-        return self._shaped(self._written(operand.value.node), operand.value.tensor, tensor, operand.value.node)
+        return self.shaped(self._written(operand.value.node), operand.value.tensor, tensor, operand.value.node)
 
     def _named(self, value: ValueId) -> str:
         for name, held in self._names.items():
@@ -223,13 +245,3 @@ def _gradient_name(label: str, taken: Mapping[str, ValueId]) -> str:
     words = label.split()
     name = f"{words[2].replace('.', '_')}_grad" if label.startswith(GRADIENT_OF) and len(words) > 2 else ""
     return name if name.isidentifier() else f"x{len(taken) + 1}"
-
-
-def _is_whole(text: str) -> bool:
-    """Whether the first parenthesis is closed by the last."""
-    depth = 0
-    for place, sign in enumerate(text):
-        depth += (sign == "(") - (sign == ")")
-        if not depth:
-            return place == len(text) - 1
-    return False

@@ -216,14 +216,14 @@ class CallWords:
     def _paired(self, text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall) -> str:
         """A value in the arrangement in which a call is given it, and as complex numbers, or pairs, as it is given them."""
         if held.is_complex() is wanted.is_complex():
-            return self._shaped(text, held, wanted, call)
+            return self.shaped(text, held, wanted, call)
         pair = torch.empty((*(wanted if wanted.is_complex() else held).shape, 2))
         if wanted.is_complex():
-            return f"paddle.as_complex({self._shaped(text, held, pair, call)})"
-        return self._shaped(f"paddle.as_real({text})", pair, wanted, call)
+            return f"paddle.as_complex({self.shaped(text, held, pair, call)})"
+        return self.shaped(f"paddle.as_real({text})", pair, wanted, call)
 
     @staticmethod
-    def _shaped(text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall | None = None) -> str:
+    def shaped(text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall | None = None) -> str:
         """A value in the arrangement in which a call is given it."""
         if held.shape == wanted.shape:
             return text
