@@ -703,3 +703,40 @@ def test_a_weight_of_one_number_without_axes(tmp_path):
     answer, behind = ask(tmp_path, "return self.block(x) * self.scale", ScaledByOne, port=port)
     assert answer.mended
     assert behind.identical, str(behind)
+
+
+LEFT_STRIDED = """
+import paddle.nn as nn
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.begin, self.mix, self.end = nn.Conv2D(4, 32, 1), nn.Linear(32, 32), nn.Conv2D(32, 8, 1)
+
+    def forward(self, x):
+        h = self.begin(x.flatten()[:768].reshape([2, 4, 8, 12])).transpose([0, 2, 3, 1]).flatten(1, 2)
+        h = self.mix(nn.functional.silu(h)) + h
+        return self.end(h.reshape([2, 8, 12, 32]).transpose([0, 3, 1, 2]))
+"""
+
+
+class MadeDense(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.begin, self.mix = torch.nn.Conv2d(4, 32, 1), torch.nn.Linear(32, 32)
+        self.end = torch.nn.Conv2d(32, 8, 1)
+
+    def forward(self, x):
+        h = self.begin(x.flatten()[:768].reshape(2, 4, 8, 12)).permute(0, 2, 3, 1).flatten(1, 2)
+        h = self.mix(torch.nn.functional.silu(h)) + h
+        return self.end(h.reshape(2, 8, 12, 32).permute(0, 3, 1, 2).contiguous())
+
+
+def test_the_line_behind_which_gradients_lie_otherwise(tmp_path):
+    """The gradient that a convolution's backward reads lies as the operand of a later convolution does."""
+    answer, behind = ask(tmp_path, "", MadeDense, port=LEFT_STRIDED)
+    assert answer.mended, str(answer)
+    (origin,) = answer.origins
+    assert ".contiguous()" in origin.patch.after
+    assert behind.identical, str(behind)

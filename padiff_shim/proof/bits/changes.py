@@ -150,20 +150,20 @@ def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, update
 
 
 def layout_candidates(
-    calls: Sequence[OpCall], recorder: CallRecorder, places: Sequence[tuple[set[int], set[int]]]
+    calls: Sequence[OpCall], recorder: CallRecorder, places: Sequence[tuple[set[int], set[int], set[int]]]
 ) -> list[list[Candidate]]:
     """Other layouts of operands: spellings of the calls that make them, and copies of what they make, or what moves it.
 
     Args:
         calls: the port's, ``recorder``: of their run.
-        places: the numbers of some calls, and those of the calls that make their operands.
+        places: the numbers of some calls, those of the calls that make their operands, and those that read what these are made of.
     """
-    spelled = candidates_at(calls, [makers for _, makers in places], updates=False)
+    spelled = candidates_at(calls, [makers for _, makers, _ in places], updates=False)
     chosen = []
-    for (numbers, makers), candidates in zip(places, spelled):
+    for (numbers, makers, readers), candidates in zip(places, spelled):
         laid = [candidate for candidate in candidates if candidate.formulation.cause == LAYOUT]
         ops = ", ".join(calls[number].op for number in sorted(numbers))
-        for number in _moving(calls, makers, numbers):
+        for number in _moving(calls, makers, numbers | readers):
             call, written = calls[number], call_text(calls[number])
             operands: Mapping[str, ValueId | float]
             if call.op == "contiguous" and len(call.inputs) == 1:

@@ -11,7 +11,7 @@ import difflib
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -61,7 +61,8 @@ class OriginGroup:
     Attributes:
         result: of the port. ``made``: what it is by itself. ``wanted``: the original's, in the port's arrangement.
         port, original: the calls of both, in order.
-        laid: the calls of both that make an operand whose elements lie in another order in memory.
+        laid: the calls of both that make an operand whose elements lie in another order in memory, or what such an operand is made
+            of. ``readers``: the numbers of the Paddle calls that read these.
         tables: those calls of both that depend on no input and no parameter.
     """
 
@@ -72,6 +73,7 @@ class OriginGroup:
     original: list[TraceCall]
     laid: tuple[list[TraceCall], list[TraceCall]]
     tables: tuple[list[TraceCall], ...]
+    readers: set[int] = field(default_factory=set)
 
     @property
     def of_table(self) -> bool:
@@ -175,19 +177,33 @@ class Partners:
         port = wrong_calls([value], lambda other: other is not value and other in self.of_port)
         original = wrong_calls([partner], lambda other: other is not partner and other in self.of_original)
         tables = tuple([call for call in calls if call in self._tables] for calls in (port, original))
-        return OriginGroup(result, made, self.wanted[value], port, original, self._laid(port), tables)
+        *laid, readers = self._laid(port)
+        return OriginGroup(result, made, self.wanted[value], port, original, (laid[0], laid[1]), tables, readers)
 
-    def _laid(self, calls: Sequence[TraceCall]) -> tuple[list[TraceCall], list[TraceCall]]:
-        """The forward calls of both that make an operand of these calls, and lay it out differently."""
-        port, original = list[TraceCall](), list[TraceCall]()
-        for value in dict.fromkeys(operand.value for call in calls for operand in call.operands):
+    def _laid(self, calls: Sequence[TraceCall]) -> tuple[list[TraceCall], list[TraceCall], set[int]]:
+        """The forward calls of both that lay out an operand of these calls differently, and the numbers of those that read them.
+
+        A call's result, or gradient, lies as its operands do: so those are followed, too.
+        """
+        port, original, readers = list[TraceCall](), list[TraceCall](), set[int]()
+        waiting = [operand.value for call in calls for operand in call.operands]
+        seen = {value for call in calls for value in call.values}
+        while waiting:
+            value = waiting.pop(0)
             maker, partner = value.node, self.of_port.get(value)
-            if maker is None or maker.backward or maker in calls or partner is None or partner.node is None:
+            if value in seen or maker is None or partner is None or partner.node is None:
                 continue
-            if _steps(self.wanted[value]) != _steps(value.tensor):
+            seen.add(value)
+            if _steps(self.wanted[value]) == _steps(value.tensor):
+                continue
+            if not maker.backward:
                 port.append(maker)
                 original.append(partner.node)
-        return port, original
+            for own, other in zip(maker.operands, partner.node.operands):
+                if own.tensor.shape == other.tensor.shape and _steps(own.tensor) != _steps(other.tensor):
+                    readers |= {number for number in [call_number(maker)] if number is not None}
+                    waiting.append(own.value)
+        return port, original, readers
 
 
 def _of_constants(trace: Trace, held: Set[str]) -> set[TraceCall]:

@@ -292,8 +292,12 @@ class OriginSearch:
             if ran is None:
                 return
             if other.results <= ran.capture.seen and not other.results & ran.capture.differing.keys() and not other.ends & ran.ends:
-                origin.groups, origin.times = [*origin.groups, *other.groups], [*origin.times, *other.times]
-                self.origins.remove(other)
+                self._unite(origin, other)
+
+    def _unite(self, origin: Origin, other: Origin) -> None:
+        """An origin that is a part of another's."""
+        origin.groups, origin.times = [*origin.groups, *other.groups], [*origin.times, *other.times]
+        self.origins.remove(other)
 
     def _try_all(self, groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Try for the origins that have no change: formulations, the original's own calls, other orders, and two of these."""
@@ -387,12 +391,17 @@ class OriginSearch:
         laid = (
             [] if self.steps else [origin for origin in self.origins if all(map(_may_lie_otherwise, map(origin.at, origin.times)))]
         )
-        places = {id(origin): [(numbers, _makers_of(origin.at(numbers))) for numbers in origin.times] for origin in laid}
+        places = {id(origin): [(numbers, *_laid_by(origin.at(numbers))) for numbers in origin.times] for origin in laid}
         rest = iter(layout_candidates(self.calls, self.followed.recorder, [pair for origin in laid for pair in places[id(origin)]]))
-        joined = {id(origin): [[*joined_products(self.calls, makers)] for _, makers in places[id(origin)]] for origin in laid}
+        joined = {id(origin): [[*joined_products(self.calls, makers)] for _, makers, _ in places[id(origin)]] for origin in laid}
         self._try(laid, {key: [[*next(rest), *products] for products in times] for key, times in joined.items()})
-        for origin in laid:
-            origin.laid = origin.change is not None
+        changes_of: dict[Any, Origin] = {}
+        for origin in [origin for origin in laid if origin.change is not None]:
+            assert origin.change is not None
+            origin.laid = True
+            first = changes_of.setdefault((origin.change.spelling, frozenset(origin.change.calls)), origin)
+            if first is not origin:
+                self._unite(first, origin)
 
     def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Find the change of each origin among candidates, by its identity, for each time."""
@@ -593,14 +602,15 @@ def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followe
     return Followed(swaps, rereads=rereads, behind=behind, ahead=ahead, tables=tables)
 
 
-def _makers_of(groups: Sequence[OriginGroup]) -> set[int]:
-    """The Paddle calls that lay out operands differently."""
-    return {number for group in groups for call in group.laid[0] if (number := call_number(call)) is not None}
+def _laid_by(groups: Sequence[OriginGroup]) -> tuple[set[int], set[int]]:
+    """The Paddle calls that lay out operands differently, and those that read them."""
+    makers = {number for group in groups for call in group.laid[0] if (number := call_number(call)) is not None}
+    return makers, set[int]().union(*(group.readers for group in groups))
 
 
 def _may_lie_otherwise(groups: Sequence[OriginGroup]) -> bool:
     """Whether the layout of an operand may be all that differs: it does, or there is one call of Paddle's."""
-    return bool(_makers_of(groups)) or (bool(groups) and len({number for group in groups for number in group.calls}) == 1)
+    return any(_laid_by(groups)) or (bool(groups) and len({number for group in groups for number in group.calls}) == 1)
 
 
 def _number(layer: str) -> int:
