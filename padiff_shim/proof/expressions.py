@@ -28,6 +28,16 @@ class Edit(NamedTuple):
     end_column: int
     text: str
 
+    @property
+    def begin(self) -> tuple[int, int]:
+        """Line and column."""
+        return self.line, self.column
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Line and column."""
+        return self.end_line, self.end_column
+
 
 @dataclass(frozen=True)
 class Rewrite:
@@ -66,11 +76,32 @@ def extent(node: ast.expr) -> tuple[int, int, int, int]:
 
 
 def both(first: Rewrite | None, second: Rewrite | None) -> Rewrite | None:
-    """Two changes of a file as one; None where there are not two, or one lies in the other."""
+    """Two changes of a file as one; None where there are not two, or one lies in the other, which does not read it as it was."""
     if first is None or second is None or first.file != second.file:
         return None
-    united = Rewrite(first.file, first.edits | second.edits)
-    return None if united.patch() is None else united
+    edits = set(first.edits | second.edits)
+    for inner, outer in itertools.permutations(first.edits | second.edits, 2):
+        if outer.begin <= inner.begin and inner.end <= outer.end and inner.end > inner.begin and inner in edits:
+            edits -= {inner, outer}
+            edits |= {made for made in [_within(first.file, outer, inner)] if made is not None}
+    united = Rewrite(first.file, frozenset(edits))
+    return None if not edits or united.patch() is None else united
+
+
+def _within(file: str, outer: Edit, inner: Edit) -> Edit | None:
+    """An edit whose text has that of another in the place of what this stands for in the file; None where it does not read that."""
+    lines = [line.encode() for line in linecache.getlines(file)]
+
+    def between(begin: tuple[int, int], end: tuple[int, int]) -> str:
+        rest = b"".join(lines[begin[0] - 1 : end[0]])[begin[1] :]
+        return rest[: len(rest) - len(lines[end[0] - 1]) + end[1]].decode()
+
+    whole, before, part = between(outer.begin, outer.end), between(outer.begin, inner.begin), between(inner.begin, inner.end)
+    texts = outer.text.split(part)
+    if len(texts) - 1 != whole.count(part) or not part.strip():
+        return None
+    at = before.count(part) + 1
+    return outer._replace(text=part.join(texts[:at]) + inner.text + part.join(texts[at:]))
 
 
 # ---- What a call of Paddle's API has as its arguments.

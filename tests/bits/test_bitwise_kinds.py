@@ -320,6 +320,53 @@ INTERLEAVED = (
     "w = F.softmax(paddle.matmul(q / 2.05, k, transpose_y=True), -1)\n"
     "return self.down(paddle.matmul(w, q).transpose([0, 2, 1, 3]).reshape([33, 40]))"
 )
+DIVIDED = (
+    "h = self.up(x)\n"
+    "return self.down(h / paddle.sqrt(paddle.mean(h * h, axis=-1, keepdim=True) + 1e-6) * paddle.linspace(0.5, 2, 40))"
+)
+
+
+class Divided(Net):
+    def forward(self, x):
+        h = self.up(x)
+        return self.down(torch.linspace(0.5, 2, 40) * (h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-6)))
+
+
+class Squared(Net):
+    def forward(self, x):
+        h = self.up(x)
+        return self.down(h.pow(2) * (1 / h.pow(2).mean(-1, keepdim=True)))
+
+
+class Diverging(Net):
+    def forward(self, x):
+        p = torch.log_softmax(self.down(self.up(x)), -1)
+        return torch.nn.functional.kl_div(p, torch.softmax(x, -1), reduction="batchmean")
+
+
+class Judged(Net):
+    def forward(self, x):
+        return torch.nn.functional.binary_cross_entropy_with_logits(self.down(self.up(x)), (x > 0).float())
+
+
+class Weighed(Net):
+    def forward(self, x):
+        m = (torch.arange(33) < 11).float().unsqueeze(-1)
+        return self.down((self.up(x) * m).sum(0, keepdim=True) / m.sum())
+
+
+SQUARE = "h = self.up(x)\nreturn self.down(h * h / (h * h).mean(-1, keepdim=True))"
+DIVERGENCE = (
+    "p = F.softmax(self.down(self.up(x)), -1)\nq = F.softmax(x, -1)\nreturn (q * (paddle.log(q) - paddle.log(p))).sum() / 33"
+)
+JUDGEMENT = (
+    "h = self.down(self.up(x))\nt = (x > 0).astype('float32')\n"
+    "return (F.relu(h) - h * t + paddle.log(1 + paddle.exp(-h.abs()))).mean()"
+)
+WEIGHED = (
+    "m = (paddle.arange(33) < 11).astype('float32')\n"
+    "return self.down(paddle.einsum('t,td->d', m / m.sum(), self.up(x)).unsqueeze(0))"
+)
 NORMALIZED = (
     "m, v = paddle.linspace(-1, 1, 40), paddle.linspace(0.5, 2, 40)\nreturn self.down((self.up(x) - m) / paddle.sqrt(v + 1e-5))"
 )
@@ -360,6 +407,13 @@ GLU = (
         (INSTANCES, InstanceNormed, "float32"),
         (ROTATION, Rotated, "float32"),
         (NORMALIZED, Normalized, "float32"),
+        (DIVIDED, Divided, "float32"),
+        (SQUARE, Squared, "float32"),
+        (SQUARE, Squared, "bfloat16"),
+        (DIVERGENCE, Diverging, "float32"),
+        (DIVERGENCE, Diverging, "bfloat16"),
+        (JUDGEMENT, Judged, "float32"),
+        (WEIGHED, Weighed, "float32"),
         (RESIZED, Resized, "float32"),
         (REPEATED, Repeated, "float32"),
         (INTERLEAVED, Interleaved, "float32"),

@@ -33,13 +33,14 @@ class OpCall:
         attributes: arguments that are no tensors, by name, with defaults filled in; lists as tuples, dtypes as strings, axes
             counted from the last.
         inputs: (parameter, value) of each tensor that it reads; the n-th of a sequence is ``"x[n]"``.
-        outputs: the values that it makes. What it writes in place is a new value.
+        outputs: the values that it makes. What it writes in place is a new value. ``listed``: it gives them as a sequence.
     """
 
     op: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
     inputs: tuple[tuple[str, ValueId], ...] = ()
     outputs: tuple[ValueId, ...] = ()
+    listed: bool = False
 
 
 class CallRecorder:
@@ -125,9 +126,9 @@ class CallRecorder:
 
     def note(self, op: str, attributes: Mapping[str, Any], inputs: tuple[tuple[str, ValueId], ...], result: Any) -> None:
         """Write down a call that was made."""
-        made = result if isinstance(result, (list, tuple)) else [result]
-        outputs = [item for item in made if isinstance(item, paddle.Tensor)]
-        self.calls.append(OpCall(op, attributes, inputs, tuple(map(self._made, outputs))))
+        listed = isinstance(result, (list, tuple))
+        outputs = [item for item in (result if listed else [result]) if isinstance(item, paddle.Tensor)]
+        self.calls.append(OpCall(op, attributes, inputs, tuple(map(self._made, outputs)), listed))
 
 
 def _from_the_end(axis: Any, rank: int) -> Any:

@@ -120,7 +120,7 @@ def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
     results: dict[int, list[int]] = defaultdict(list)
     for place, value in enumerate(candidate.results):
         results[makers[value.number]].append(place)
-    return Swap(spelling, candidate.operands, results)
+    return Swap(spelling, candidate.operands, results, {number for number in results if calls[number].listed})
 
 
 def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, updates: bool) -> list[list[Candidate]]:
@@ -243,7 +243,7 @@ def _as_if_made_once(calls: Sequence[OpCall]) -> list[OpCall]:
     unified = []
     for call in calls:
         inputs = tuple((name, value._replace(number=numbers.get(value.number, value.number))) for name, value in call.inputs)
-        held = OpCall(call.op, call.attributes, inputs, call.outputs)
+        held = replace(call, inputs=inputs)
         key = call.op, tuple(sorted((name, repr(value)) for name, value in call.attributes.items())), inputs
         first = made.setdefault(key, held) if inputs and not call.op.endswith("_") and call.op not in _DRAWING else held
         if len(first.outputs) == len(call.outputs):

@@ -7,7 +7,7 @@ still names all the others alike.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
@@ -40,11 +40,13 @@ class Swap(NamedTuple):
         spelling: source in Paddle's words.
         operands: the values that it is made of, and numbers, by name.
         results: by the number of the call that makes them: the places of the results that take their place.
+        lists: the calls that give lists.
     """
 
     spelling: str
     operands: Mapping[str, ValueId | float]
     results: Mapping[int, Sequence[int]]
+    lists: Set[int] = frozenset()
 
 
 class Reread(NamedTuple):
@@ -207,7 +209,7 @@ class Followed:
         if place in self.failures:
             return make()
         made = [self._made[place][each] for each in swap.results[number]]
-        return made if len(made) > 1 else made[0]
+        return made if number in swap.lists else made[0]
 
 
 class FollowingPlan(NotesCalls, OnTorch):

@@ -94,7 +94,8 @@ class OriginSearch:
         self._units: list[float] | None = None
         self._unlike: set[str] = set()
         self.origins: list[Origin] = []
-        self._partial: dict[int, tuple[Change, set[Result]]] = {}  # by the origin's identity: what mends a part, and what it leaves
+        # By the origin's identity: what mends a part, and what it leaves.
+        self._partial: dict[int, tuple[Change, Mapping[Result, torch.Tensor]]] = {}
         self.base_ends: set[str] = set()
         self.notes: list[str] = []  # what could not be followed
         self._settled: list[AnyChange] = []  # changes behind which others are tried
@@ -411,27 +412,30 @@ class OriginSearch:
         for origin in origins:
             for change in changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times)):
                 left = self._left(change, origin)
-                if left == set():
+                if left == {}:
                     origin.change = change
                     break
-                if left and all(group.backward for group in origin.groups if group.result in left):
+                if left and all(group.backward for group in self._groups(origin, left)):
                     self._partial.setdefault(id(origin), (change, left))
 
     def _mends(self, change: AnyChange, origin: Origin) -> bool:
         """Whether nothing of an origin differs any longer with a change, and nothing else does."""
-        return self._left(change, origin) == set()
+        return self._left(change, origin) == {}
 
-    def _left(self, change: AnyChange, origin: Origin) -> set[Result] | None:
-        """What of an origin still differs with a change; None if all does, or something else."""
+    def _groups(self, origin: Origin, results: Mapping[Result, torch.Tensor]) -> list[OriginGroup]:
+        """The groups of results that differ with a change of an origin."""
+        known = {group.result: group for group in origin.groups}
+        return [known.get(result) or self.partners.group(result, made) for result, made in results.items()]
+
+    def _left(self, change: AnyChange, origin: Origin) -> dict[Result, torch.Tensor] | None:
+        """What still differs with a change of an origin, or then does; None if all of it does, or another origin's otherwise."""
         ran = self._with([*self._settled, change])
         if ran is None or not ran.ends <= self.base_ends - origin.ends:
             return None
         rest, before = ran.capture.differing, self._base.capture.differing
-        left = origin.results & rest.keys()
-        same = all(
-            result in before and same_tensor_bits(made, before[result]) for result, made in rest.items() if result not in left
-        )
-        return left if same and left < origin.results else None
+        left = {result: made for result, made in rest.items() if result in origin.results or result not in before}
+        same = all(same_tensor_bits(made, before[result]) for result, made in rest.items() if result not in left)
+        return left if same and origin.results & rest.keys() < origin.results else None
 
     def _with(self, changes: Sequence[AnyChange]) -> ForcedRun | None:
         """A run with changes in which all other values are the original's; None if they cannot be made."""
@@ -445,11 +449,14 @@ class OriginSearch:
     def _split(self, origin: Origin) -> None:
         """Of an origin in two: what a change mends, and gradients that another mends behind it."""
         change, left = self._partial[id(origin)]
-        rest = Origin([group for group in origin.groups if group.result in left], origin.times)
+        groups = self._groups(origin, left)
+        rest = Origin(groups, [numbers.union(*(group.calls for group in groups)) for numbers in origin.times])
         before = self._base
         self._settled.append(change)
         self._base = self._with(self._settled) or before
         rest.change = self._ordered(rest)
+        if rest.change is None:
+            self._try([rest], {id(rest): [list(self._translator.of_gradients(rest.at(numbers))) for numbers in rest.times]})
         if rest.change is None:
             self._settled.pop()
             self._base = before

@@ -57,14 +57,15 @@ class Translator(CallWords):
                 self._whole += [(value, side)] if side.dtype in (torch.int64, torch.int32) else []
                 self._by_memory.setdefault(side.data_ptr(), []).append((value, side))
 
-    def candidate(self, groups: Sequence[OriginGroup], numbers: set[int]) -> Candidate | None:
+    def candidate(self, groups: Sequence[OriginGroup], numbers: set[int], last: TraceCall | None = None) -> Candidate | None:
         """The original's calls at an origin as a spelling of the port's values; None if they have no words here.
 
         Args:
             groups: what differs, at one time.
             numbers: of the port's Paddle calls there.
+            last: the last of the original's calls, if it is not that of the origin.
         """
-        last = self._last_call(groups)
+        last = last or self._last_call(groups)
         differing = groups[0].port[-1].values[groups[0].result[1]]
         port = self._partners.of_original.get(last.result) if last is not None else differing
         number = None if port is None or port.node is None else call_number(port.node)
@@ -118,8 +119,7 @@ class Translator(CallWords):
         ends = [group.original[-1] for group in groups if group.original and not group.original[-1].backward]
         if ends:
             return max(ends, key=lambda call: call.index)
-        behind = {self._original.sequence.get(call) for group in groups for call in group.original if call.backward}
-        reached = {call for call, number in self._original.sequence.items() if not call.backward and number in behind}
+        reached = self._reached(groups)
         forward |= {call for call in reached if not call.moves} or reached
         known: list[TraceCall] = []
         waiting = [call for call in forward if call.results]
@@ -130,6 +130,18 @@ class Translator(CallWords):
             else:
                 waiting += [reader for reader in call.result.readers if not reader.backward and reader.results]
         return max(known, key=lambda call: call.index, default=None)
+
+    def _reached(self, groups: Sequence[OriginGroup]) -> set[TraceCall]:
+        """The forward calls whose backward an origin's calls are."""
+        behind = {self._original.sequence.get(call) for group in groups for call in group.original if call.backward}
+        return {call for call, number in self._original.sequence.items() if not call.backward and number in behind}
+
+    def of_gradients(self, groups: Sequence[OriginGroup]) -> Iterator[Candidate]:
+        """Each forward call whose backward an origin's calls are as a spelling of the port's values."""
+        for call in sorted(self._reached(groups), key=lambda call: call.index):
+            made = self.candidate(groups, set(), call) if call.result in self._partners.of_original else None
+            if made is not None:
+                yield made
 
     def _output(self, number: int, port: Value) -> tuple[ValueId, torch.Tensor] | None:
         """The Paddle value that a call gave, whose memory is a kernel's result."""
@@ -192,7 +204,8 @@ class Translator(CallWords):
         """An operand that no tensor of the port holds, as the original makes it."""
         maker, held = operand.value.node, operand.value.tensor
         if maker is None:
-            return self._cast(literal(operand.tensor), operand.tensor, operand.tensor)
+            equal = self._equal(operand.tensor) if len(operand.tensor.unique()) > 1 else None
+            return literal(operand.tensor) if equal is None else self.shaped(self._named(equal[0]), equal[1], operand.tensor, call)
         if operand.value is not maker.result:
             raise Untranslatable("one of several results")
         if self._as_made and maker.name in PRODUCTS and held.shape[-2:] == operand.tensor.shape[-2:]:
@@ -216,6 +229,11 @@ class Translator(CallWords):
             for value, operand in zip(values, node.operands):  # what was written since
                 if operand.value is constant and len(values) == len(node.operands):
                     return value, operand.tensor
+        return self._equal(flat)
+
+    def _equal(self, tensor: torch.Tensor) -> tuple[ValueId, torch.Tensor] | None:
+        """A value of the port's that holds the same numbers."""
+        flat = tensor.reshape(-1)
         for value, side in itertools.chain(*self._by_memory.values()):
             if side.dtype is flat.dtype and side.numel() == flat.numel() and torch.equal(side.reshape(-1), flat):
                 return value, side
