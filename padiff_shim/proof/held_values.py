@@ -52,7 +52,7 @@ def fill(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: Pad
     for pair in pairs:
         tensor = tensors[pair.name(source.framework)]
         values = as_array(tensor)
-        source.fill(tensor, np.asarray(values + generator.uniform(*_RANGE, values.shape), values.dtype))
+        source.fill(tensor, (values + generator.uniform(*_RANGE, values.shape)).astype(values.dtype))
     carry(replace(mapping, pairs=list(pairs)), source.model, target.model)
 
 
