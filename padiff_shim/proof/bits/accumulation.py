@@ -13,7 +13,7 @@ from ...text import tr
 from ..trace import TraceCall, Value
 from .calls import OpCall
 from .changes import MOVES, AnyChange
-from .following import CallPlace, Reread, call_number
+from .following import CallPlace, call_number
 from .origins import OriginGroup, Partners
 from .source import text_of
 
@@ -24,22 +24,21 @@ def order_change(
     times: Sequence[Sequence[OriginGroup]], partners: Partners, calls: Sequence[OpCall], places: Sequence[CallPlace]
 ) -> AnyChange | None:
     """Copies that make the sums of an origin the original's, for each time; None where its calls are no such sums."""
-    rereads: list[Reread] = []
-    for groups in times:
-        for group in groups:
-            reread = _reread(group, partners, calls)
-            if reread is None:
-                return None
-            rereads.append(reread)
-    if not rereads:
+    copies = [_copies(group, partners, calls) for groups in times for group in groups]
+    if not copies or None in copies:
         return None
     why = tr("the gradients of a tensor's readers are added up in another order")
-    text = "\n".join(_lines(rereads[0], places))
+    read = [pair for pair in copies if pair is not None]
+    text = "\n".join(_lines(*read[0], places))
     formulation = Formulation("sum of gradients", BACKWARD, "", (Spelling("", ""), Spelling(text, "")), (), str(why))
-    return AnyChange(formulation, rereads=tuple(rereads))
+    steps = {
+        number: (value, tuple(f"x.clone()  # {side}" for side in path)) for value, paths in read for number, path in paths.items()
+    }
+    return AnyChange(formulation, ahead=steps)
 
 
-def _reread(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> Reread | None:
+def _copies(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> tuple[int, dict[int, str]] | None:
+    """The number of a value, and by the number of a call which copy it reads: "0" is a copy of the value, "01" one of that copy."""
     if {call.name for call in (*group.port, *group.original)} != {"add"}:
         return None
     tree = _of_port(_tree(group.original[-1].result, set(group.original)), partners)
@@ -57,8 +56,7 @@ def _reread(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> 
         if len(every) != len(leaves) or len(left) != direct.count(None) or len(left) > 1 or len(set(direct)) != len(direct):
             continue
         numbers = [left[0] if number is None else number for number in direct]
-        copies = {number: paths[leaf] for number, leaf in zip(numbers, leaves) if paths[leaf]}
-        return Reread(value, copies)
+        return value, {number: paths[leaf] for number, leaf in zip(numbers, leaves) if paths[leaf]}
     return None
 
 
@@ -121,15 +119,14 @@ def _readers_of(number: int, calls: Sequence[OpCall]) -> Mapping[int, int]:
     return readers
 
 
-def _lines(reread: Reread, places: Sequence[CallPlace]) -> Iterator[str]:
-    """What to write: the copies, and who reads them."""
-    spans = [places[number].span for number in reread.copies]
-    names = (text for span in spans if span is not None for text, value in span.variables.items() if value.number == reread.value)
-    name = next(names, "x")
-    copies = {path[:end] for path in reread.copies.values() for end in range(1, len(path) + 1)}
+def _lines(value: int, paths: Mapping[int, str], places: Sequence[CallPlace]) -> Iterator[str]:
+    """What to write: the copies of a value, and who reads them."""
+    spans = [places[number].span for number in paths]
+    name = next((text for span in spans if span is not None for text, held in span.variables.items() if held.number == value), "x")
+    copies = {path[:end] for path in paths.values() for end in range(1, len(path) + 1)}
     for copy in sorted(copies, key=len):
         yield f"{name}_{copy} = {f'{name}_{copy[:-1]}' if len(copy) > 1 else name}.clone()"
-        readers = [places[number] for number, path in reread.copies.items() if path == copy]
+        readers = [places[number] for number, path in paths.items() if path == copy]
         for reader in readers:
             line, call = reader.site.line, "" if reader.span is None else text_of(reader.span)
             text = tr("in place of {name} in line {line}: {call}", name=name, line=line, call=call)

@@ -18,7 +18,7 @@ from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from .calls import CallRecorder, OpCall, ValueId
-from .following import CallPlace, Followed, Reread, Swap, as_side
+from .following import CallPlace, Followed, Swap, as_side
 from .patterns import Candidate, match
 from .source import patch
 from .spelling import listed, replay
@@ -32,13 +32,12 @@ class AnyChange:
 
     Attributes:
         formulation: what it is; its last spelling is what to write.
-        rereads, behind, ahead, tables: see :class:`~.following.Followed`.
+        behind, ahead, tables: see :class:`~.following.Followed`.
     """
 
     formulation: Formulation
-    rereads: tuple[Reread, ...] = field(default=(), kw_only=True)
     behind: Mapping[int, str] = field(default_factory=dict, kw_only=True)
-    ahead: Mapping[int, tuple[int, str]] = field(default_factory=dict, kw_only=True)
+    ahead: Mapping[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict, kw_only=True)
     tables: Mapping[int, Any] = field(default_factory=dict, kw_only=True)
 
     @property
@@ -49,7 +48,7 @@ class AnyChange:
     @property
     def calls(self) -> set[int]:
         """The numbers of all calls whose values change."""
-        return {number for reread in self.rereads for number in reread.copies}
+        return set(self.ahead)
 
     def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
         """The exchanges of calls in a run of the port."""

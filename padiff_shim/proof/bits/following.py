@@ -49,18 +49,6 @@ class Swap(NamedTuple):
     lists: Set[int] = frozenset()
 
 
-class Reread(NamedTuple):
-    """Calls of the port that read copies of a value.
-
-    Attributes:
-        value: its number.
-        copies: by the number of a call: which copy. "0" is a copy of the value, "01" one of that copy.
-    """
-
-    value: int
-    copies: Mapping[int, str]
-
-
 @dataclass(frozen=True)
 class CallPlace:
     """Where a Paddle call stands in the port: line, layer, and the expression in the source."""
@@ -80,9 +68,10 @@ class Followed:
         failures: exchanges that could not be made, by their place in ``swaps``, with the reason.
 
     Args:
-        swaps, rereads: changes of the port's calls. ``probe``: called with the number and the result of each.
+        swaps: changes of the port's calls. ``probe``: called with the number and the result of each.
         behind: by the number of a call: source of what is made of its result ``x``.
-        ahead: by the number of a call: a value ``x`` that it reads, and source of what it reads instead.
+        ahead: by the number of a call: a value that it reads, and source of what it reads instead, step by step, each of the one
+            before, ``x``; what begins alike is made once.
         tables: by the number of a value: the tensor that is read in its place.
         stacks: gets the expressions that each call stands in, the innermost first.
     """
@@ -91,15 +80,13 @@ class Followed:
         self,
         swaps: tuple[Swap, ...] = (),
         probe: Callable[[int, Any], None] | None = None,
-        rereads: Sequence[Reread] = (),
         behind: Mapping[int, str] | None = None,
-        ahead: Mapping[int, tuple[int, str]] | None = None,
+        ahead: Mapping[int, tuple[int, tuple[str, ...]]] | None = None,
         tables: Mapping[int, Any] | None = None,
         stacks: list[Sequence[Span]] | None = None,
     ) -> None:
         self.recorder = CallRecorder()
-        self._rereads = {number: (reread.value, path) for reread in rereads for number, path in reread.copies.items()}
-        self._copies: dict[tuple[int, str], Any] = {}
+        self._instead: dict[tuple[int, tuple[str, ...]], Any] = {}
         self.places: list[CallPlace] = []
         self.in_layers: list[Span | None] = []
         self.current: int | None = None  # the number of the Paddle call that is open
@@ -135,41 +122,36 @@ class Followed:
                 plan.capture = capture
 
     def arguments(self, *parts: Any) -> tuple[Any, ...]:
-        """The arguments of the next outermost call, with copies in the place of a value, and with the tables."""
-        number = len(self.recorder.calls)
-        instead = self._copy if number in self._rereads else self._moved
-        value, path = self._rereads.get(number) or self._ahead.get(number, (0, ""))
-        if not path and not self._tables:
+        """The arguments of the next outermost call, with others in the place of a value, and with the tables."""
+        value, steps = self._ahead.get(len(self.recorder.calls), (0, ()))
+        if not steps and not self._tables:
             return parts
 
-        def copied(leaf: Any) -> Any:
+        def exchanged(leaf: Any) -> Any:
             if not isinstance(leaf, paddle.Tensor):
                 return leaf
             read = self.recorder.value(leaf) if self._tables else self.recorder.known(leaf)  # a table may be read first here
             if read is None or read.number not in self._tables:
-                return instead(leaf, value, path) if path and read is not None and read.number == value else leaf
+                return self._made_of(leaf, value, steps) if read is not None and read.number == value else leaf
             self.recorder.alias(self._tables[read.number], read.number)
             return self._tables[read.number]
 
-        changed: tuple[Any, ...] = mapped(parts, copied)
+        changed: tuple[Any, ...] = mapped(parts, exchanged)
         return changed
 
-    def _copy(self, tensor: Any, value: int, path: str) -> Any:
-        if (value, path) not in self._copies:
-            source = self._copy(tensor, value, path[:-1]) if len(path) > 1 else tensor
-            self._copies[value, path] = made = source.clone()
-            self.recorder.alias(made, value)
-        return self._copies[value, path]
-
-    def _moved(self, tensor: Any, value: int, text: str) -> Any:
-        if (value, text) not in self._copies:
+    def _made_of(self, tensor: Any, value: int, steps: tuple[str, ...]) -> Any:
+        """What is read instead of a tensor that holds a value."""
+        if not steps:
+            return tensor
+        if (value, steps) not in self._instead:
+            source = self._made_of(tensor, value, steps[:-1])
             self.current = len(self.recorder.calls)  # its kernels belong to the call that reads it first
             try:
-                self._copies[value, text] = made = replay(text, {"x": tensor})
+                self._instead[value, steps] = made = replay(steps[-1], {"x": source})
             finally:
                 self.current = None
             self.recorder.alias(made, value)
-        return self._copies[value, text]
+        return self._instead[value, steps]
 
     def answer(self, make: Callable[[], Any]) -> Any:
         """The result of the next outermost call: its own, or that of the spelling that takes its place."""

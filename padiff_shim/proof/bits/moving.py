@@ -177,7 +177,7 @@ def move_changes(
         why = str(tr("gradients are added up before the backward of other calls, or behind it"))
         formulation = Formulation(name, BACKWARD, "x", (Spelling("", ""), Spelling(spelling, "")), (), why)
         behind = {move.past[-1]: text for move in moves if move.start is None}
-        ahead = {number: (move.start.number, text) for move in moves if move.start is not None for number in move.past}
+        ahead = {number: (move.start.number, (text,)) for move in moves if move.start is not None for number in move.past}
         yield MoveChange(formulation, moves, text, behind=behind, ahead=ahead)
 
 

@@ -605,8 +605,7 @@ def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followe
     ahead = {number: read for change in changes for number, read in change.ahead.items()}
     tables = {value: table for change in changes for value, table in change.tables.items()}
     swaps = tuple(swap for change in changes for swap in change.swaps(calls))
-    rereads = [reread for change in changes for reread in change.rereads]
-    return Followed(swaps, rereads=rereads, behind=behind, ahead=ahead, tables=tables)
+    return Followed(swaps, behind=behind, ahead=ahead, tables=tables)
 
 
 def _laid_by(groups: Sequence[OriginGroup]) -> tuple[set[int], set[int]]:
