@@ -188,11 +188,14 @@ def _registered(kind: type, name: str) -> CallSite | None:
     return made_up
 
 
-# ---- A buffer of zeros hides what is done with it: an added bias, a factor, a choice.
+# ---- A buffer of zeros hides what is done with it: an added bias, a factor, a choice. Zeros behind zeros hide gradients, too.
 
 
 def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: bool) -> list[Pair]:
-    """The pairs that hold zeros on both sides and have no gradient that shows what is done with them. ``back``: some have one."""
+    """The pairs that hold zeros on both sides and have no gradient that shows what is done with them.
+
+    ``back``: weights have one; not where a gradient stops, as at a branch whose last layer begins with zeros.
+    """
     layers, tensors = original.layers, {side.framework: tensors_of(side.model) for side in (original, port)}
     pairs = []
     for pair in mapping:

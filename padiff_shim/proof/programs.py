@@ -428,6 +428,7 @@ class ModelSide:
         self.model, self._inputs, self._loss, self.seed, self._backward = model, inputs, loss, seed, backward
         self.starts: dict[Any, Array] = {}  # the first gradients of backwards
         self.order: list[str] = []  # paths of the other side's outputs: a backward begins alike at outputs of one name
+        self.stopped = False  # whether some weight's gradient is 0 throughout
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
         self._keeping = True  # what layers return

@@ -242,7 +242,7 @@ class Question:
         """The proof of a right port; or one with numbers in place of zeros, if these hide a mistake."""
         ran = self.ran
         original, port, mapping = ran.original, ran.port, ran.mapping
-        pairs = of_zeros(mapping, original, port, back=self.phase != "forward") if proof else []
+        pairs = of_zeros(mapping, original, port, back=self.phase != "forward" and not original.stopped) if proof else []
         hidden = hide_something(pairs, mapping, original, port) if pairs else False
         names = listed([pair.paddle for pair in pairs])
         if hidden is None:
@@ -389,6 +389,7 @@ def _compared(
     """Compare all bits; if they differ, find out why. ``stages`` go on."""
     if silent := agreement.says_nothing(runs[0]):
         return Proof(ProofVerdict.NOT_COMPARABLE, silent, stages=stages, layers=agreement.layers(mapping, *runs))
+    original.stopped = any(gradient.size and not gradient.any() for gradient in runs[0].gradients.values())
     refused = agreement.refused(equal, mapping, *runs[:2])
     accepted = _accepted(mapping, stages, runs) if refused == "" else None
     proof = _of_runs(original, port, mapping, stages, runs) if accepted is None else accepted

@@ -831,9 +831,11 @@ def named_arguments(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 def attributes_of(arguments: Sequence[tuple[str, Any, bool]]) -> dict[str, Any]:
-    """The arguments of a call that are no tensors."""
+    """The arguments of a call that are no tensors, where they say something: a row of padding below 0 is none."""
     return {
-        name: value for name, value, _ in arguments if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES
+        name: value
+        for name, value, _ in arguments
+        if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES and (name != "padding_idx" or value >= 0)
     }
 
 

@@ -163,3 +163,36 @@ class _Unbiased(paddle.nn.Layer):
 def test_zeros_without_a_gradient_are_none_either():
     assert not prove(_Unbiased(), _Biased(), X, phase="forward")
     assert prove(paddle.nn.Linear(W, W), torch.nn.Linear(W, W), X, phase="forward")
+
+
+class _Modulated(torch.nn.Module):
+    """Begins as diffusion transformers do: both layers that close a branch hold zeros, so no gradient passes them."""
+
+    def __init__(self):
+        super().__init__()
+        self.condition, self.inner, self.out = (torch.nn.Linear(W, width) for width in (2 * W, W, 3))
+        for weight in (*self.condition.parameters(), *self.out.parameters()):
+            torch.nn.init.zeros_(weight)
+
+    def forward(self, x):
+        shift, gate = self.condition(torch.nn.functional.silu(x)).chunk(2, -1)
+        return self.out(x + gate * self.inner(x + shift))
+
+
+class _ModulatedPort(paddle.nn.Layer):
+    def __init__(self, right):
+        super().__init__()
+        zeros = paddle.nn.initializer.Constant(0.0)
+        self.condition = paddle.nn.Linear(W, 2 * W, weight_attr=zeros, bias_attr=zeros)
+        self.inner, self.out = paddle.nn.Linear(W, W), paddle.nn.Linear(W, 3, weight_attr=zeros, bias_attr=zeros)
+        self.activation = paddle.nn.functional.silu if right else paddle.nn.functional.relu
+
+    def forward(self, x):
+        shift, gate = self.condition(self.activation(x)).chunk(2, -1)
+        return self.out(x + gate * self.inner(x + shift))
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+@pytest.mark.parametrize("right", [True, False])
+def test_zeros_behind_zeros_hide_gradients_too(right, phase):
+    assert bool(prove(_ModulatedPort(right), _Modulated(), X, phase=phase)) is right
