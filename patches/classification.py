@@ -10,10 +10,101 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Definition, Fault, Floats, Ints, KernelLimits, Sample, each, op
 
-from ._cross_entropy import mean_of_shares, numbers_of, of_labels, of_shares
 from ._declarations import ROUNDED
 from ._faults import SMOOTHED_LABELS, clipped, shares_of_one
 from .loss import REDUCTIONS, loss, reduced
+
+# ---- Cross entropy of labels and of class shares by Torch's kernels, counted and weighed as in Paddle.
+
+
+def _numbers_of(label: torch.Tensor, x: torch.Tensor, axis: int) -> torch.Tensor:
+    """Labels as Torch takes them: in int64, without the axis of length 1 that Paddle allows."""
+    return (label.squeeze(axis) if label.ndim == x.ndim else label).long()
+
+
+def _of_numbers(
+    x: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None, ignore_index: int, reduction: str, logits: bool
+) -> torch.Tensor:
+    """Torch's loss with the classes on axis 1 (or 0 of a vector), of logits or of probabilities."""
+    if logits:
+        return F.cross_entropy(x, target, weight, ignore_index=ignore_index, reduction=reduction)
+    return F.nll_loss(torch.log(x).contiguous(), target, weight, ignore_index=ignore_index, reduction=reduction)
+
+
+def _shares(x: torch.Tensor, label: torch.Tensor, smoothing: float) -> torch.Tensor:
+    """Each class's share of a label, smoothed."""
+    shares = (F.one_hot(label.long(), x.shape[-1]) if label.ndim < x.ndim else label).to(x.dtype)
+    if shares.shape != x.shape:
+        raise ValueError("shares of another shape")
+    return shares * (1 - smoothing) + smoothing / shares.shape[-1] if smoothing else shares
+
+
+def _of_shares(
+    x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str, axis: int, logits: bool, smoothing: float
+) -> torch.Tensor:
+    """The loss of shares. Paddle weighs a whole sample, by its shares' mean weight; Torch each class."""
+    if logits and weight is None and axis == x.ndim - 1 and label.shape == x.shape:
+        rows = x.reshape(-1, x.shape[-1]), label.to(x.dtype).detach().reshape(-1, x.shape[-1])
+        value = F.cross_entropy(*rows, reduction=reduction, label_smoothing=smoothing)
+        return value.reshape(x.shape[:-1]) if reduction == "none" else value
+    shares = _shares(x, label, smoothing)
+    values = -(shares.detach() * (torch.log_softmax(x, axis) if logits else torch.log(x))).sum(axis)
+    if weight is None:
+        return reduced(values, reduction)
+    weights = (shares @ weight).reshape(values.shape)
+    return (values * weights).sum() / weights.sum() if reduction == "mean" else reduced(values * weights, reduction)
+
+
+def _mean_of_shares(
+    x: torch.Tensor,
+    label: torch.Tensor,
+    weight: torch.Tensor | None,
+    ignored: int,
+    axis: int,
+    logits: bool,
+    smoothing: float,
+    counts_all: bool,
+) -> torch.Tensor:
+    """Paddle's mean over the single shares that are not ignore_index; in Paddle 2.6 only where one of them is."""
+    values = _of_shares(x, label, weight, "none", axis, logits, smoothing)
+    shares = _shares(x, label, smoothing)
+    counted = shares != ignored
+    if not counts_all and counted.all():
+        return _of_shares(x, label, weight, "mean", axis, logits, smoothing)
+    weights = counted.to(x.dtype) if weight is None else counted * (shares @ weight).reshape(values.shape).unsqueeze(axis)
+    return values.sum() / (weights.sum() or 1.0)
+
+
+def _of_labels(
+    x: torch.Tensor,
+    label: torch.Tensor,
+    weight: torch.Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    axis: int,
+    logits: bool,
+    counts_all: bool,
+) -> torch.Tensor:
+    """The loss of numbers of classes."""
+    target = _numbers_of(label, x, axis)
+    if target.shape != x.shape[:axis] + x.shape[axis + 1 :]:
+        raise ValueError("labels of another shape")
+    at = x.movedim(axis, 1) if x.ndim > 1 else x
+    counted = target != ignore_index
+    if reduction == "mean" and weight is None and ignore_index < 0 and counts_all and not counted.all():
+        return _of_numbers(at, target, None, ignore_index, "none", logits).mean()
+    if reduction == "mean" and not (counted if weight is None else weight[target[counted]]).any():
+        reduction = "sum"  # 0, where Torch divides by 0
+    if weight is not None and weight.requires_grad:
+        values = _of_numbers(at, target, None, ignore_index, "none", logits)
+        weights = torch.where(counted, weight[torch.where(counted, target, 0)], 0)
+        value = (values * weights).sum() / weights.sum() if reduction == "mean" else reduced(values * weights, reduction)
+    else:
+        value = _of_numbers(at, target, weight, ignore_index, reduction, logits)
+    return value.unsqueeze(axis) if reduction == "none" and label.ndim == x.ndim else value
+
+
+# ---- The ops.
 
 _LABELS, _SHARES, _CLASSES = Ints((5,), 0, 4), Floats((5, 4), 0.25, 0.25), Floats((4,), 0.5, 2.0)
 
@@ -76,7 +167,7 @@ def _torchs(
     axis %= x.ndim
     at = x.movedim(axis, 1) if x.ndim > 1 else x
     shares = label.ndim == x.ndim and (soft_label or label_smoothing > 0)
-    target = label.detach().movedim(axis, 1) if shares and x.ndim > 1 else label if shares else numbers_of(label, x, axis)
+    target = label.detach().movedim(axis, 1) if shares and x.ndim > 1 else label if shares else _numbers_of(label, x, axis)
     value = F.cross_entropy(at, target, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
     return value.unsqueeze(axis) if reduction == "none" and (label.ndim == x.ndim or label_smoothing > 0) else value
 
@@ -138,16 +229,16 @@ def cross_entropy(
     plain = use_softmax and weight is None and ignore_index < 0 and axis == x.ndim - 1
     if label_smoothing > 0 and plain and not soft_label and label.ndim < x.ndim:
         at = x.movedim(axis, 1) if x.ndim > 1 else x
-        value = F.cross_entropy(at, numbers_of(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
+        value = F.cross_entropy(at, _numbers_of(label, x, axis), reduction=reduction, label_smoothing=label_smoothing)
         return value.unsqueeze(axis) if reduction == "none" else value  # as Paddle, which makes shares of the labels
     if soft_label or label_smoothing > 0:
         if soft_label and ignore_index > 0:
             raise ValueError("ignore_index beside shares of classes")
         if ignore_index >= 0 and reduction == "mean":
-            return mean_of_shares(x, label, weight, ignore_index, axis, use_softmax, label_smoothing, counts_all)
-        values = of_shares(x, label, weight, reduction, axis, use_softmax, label_smoothing)
+            return _mean_of_shares(x, label, weight, ignore_index, axis, use_softmax, label_smoothing, counts_all)
+        values = _of_shares(x, label, weight, reduction, axis, use_softmax, label_smoothing)
         return values.unsqueeze(axis) if reduction == "none" else values
-    return of_labels(x, label, weight, ignore_index, reduction, axis, use_softmax, counts_all)
+    return _of_labels(x, label, weight, ignore_index, reduction, axis, use_softmax, counts_all)
 
 
 @op(
@@ -168,11 +259,11 @@ def cross_entropy_with_softmax(
     if label.ndim != x.ndim:
         raise ValueError("labels without the axis of classes")
     if not use_softmax:
-        values = of_shares(x, label, None, "none", axis, False, 0.0).unsqueeze(axis) if soft_label else None
-        losses = of_labels(x, label, None, ignore_index, "none", axis % x.ndim, False, False) if values is None else values
+        values = _of_shares(x, label, None, "none", axis, False, 0.0).unsqueeze(axis) if soft_label else None
+        losses = _of_labels(x, label, None, ignore_index, "none", axis % x.ndim, False, False) if values is None else values
         return x.detach().clone(), losses
     at = x.movedim(axis, 1) if x.ndim > 1 else x
-    target = label.detach().movedim(axis, 1) if soft_label else numbers_of(label, x, axis)
+    target = label.detach().movedim(axis, 1) if soft_label else _numbers_of(label, x, axis)
     values = F.cross_entropy(at, target, ignore_index=-100 if soft_label else ignore_index, reduction="none")
     return torch.softmax(x.detach(), axis), values.unsqueeze(axis)
 

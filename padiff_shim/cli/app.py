@@ -2,7 +2,7 @@
 
 A command is a module of this folder with a click command named ``command``, and a name in :data:`COMMANDS`. It is imported when it
 is called, and imports the frameworks inside functions only. It returns its exit status (None: 0; :mod:`.main` names them), or a
-function that returns one and runs outside of click. Options of a mode come from ``modes/options.py`` by :mod:`.mode_options`.
+function that returns one and runs outside of click. Options of a mode come from ``modes/options.py`` by :mod:`.run`.
 """
 
 from __future__ import annotations

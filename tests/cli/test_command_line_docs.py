@@ -8,7 +8,7 @@ import forked
 import pytest
 from helpers import ROOT
 
-from padiff_shim.cli import app, mode_options
+from padiff_shim.cli import app, run
 
 INDEX = "command-line.md"
 # Where each command has its page: the rows of the index.
@@ -109,6 +109,6 @@ def test_every_option_of_a_command_is_on_its_page(name):
     """Options of a mode are on that mode's page; the index has those that many commands share."""
     text = text_of(OF[name]) + text_of(INDEX)
     options = [parameter for parameter in app.app.get_command(None, name).params if parameter.param_type_name == "option"]
-    own = [option for option in options if not isinstance(option, mode_options.Option)]
+    own = [option for option in options if not isinstance(option, run.Option)]
     spellings = [next(word for word in (*option.secondary_opts, *option.opts) if word.startswith("-")) for option in own]
     assert [word for word in spellings if f"`{word}" not in text and f" {word} " not in text] == []
