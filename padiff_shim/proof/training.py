@@ -100,8 +100,10 @@ def _of_setting(known: SettingDifference, original: Settings) -> _Apart:
         ways = [tr("apart from the gradient") if apart else tr("added to the gradient") for apart in (actual, expected)]
         text = tr("weight decay is {here}, in the original {there}", here=ways[0], there=ways[1])
     elif known.shift:
-        early = known.shift == "early"
-        text = tr("{text}: the schedule is one step early" if early else "{text}: the schedule is one step late", text=text)
+        steps, early = many(abs(known.shift), "step"), known.shift > 0
+        text = tr(
+            "{text}: the schedule is {steps} early" if early else "{text}: the schedule is {steps} late", text=text, steps=steps
+        )
     if word in ("optimizer", "decoupled"):
         write = "" if same is None else f"paddle.optimizer.{same.name}"
     return _Apart(cause, text, known.step, known.names, write=write)

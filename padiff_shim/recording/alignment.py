@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..measure.distance import Distance, coarser, distance
+from ..measure.distance import Distance, distance
 from ..runlog.events import NAMED
 from . import tensors as contents
 from .tensors import Array, Tensor
@@ -19,8 +19,8 @@ from .tensors import Array, Tensor
 # ---- Distances
 
 _AXES = 4  # up to so many every order of axes is tried
-# The largest difference that rounding makes after many calls, relative to the largest element.
-_ROUNDED = {"bfloat16": 2.0**-4, "float16": 2.0**-5, "float32": 2.0**-12, "float64": 2.0**-26}
+_NEARER = 10  # times: as much nearer an arrangement brings elements that lie otherwise
+_UNLIKE = 0.5  # relative: beyond, tensors of other shapes are not told apart further
 _CHANCES = 100  # an arrangement of values is no coincidence if there are more ways to arrange them
 SUMS = 1e-5  # relative: sums of the same float32 numbers in another order
 _SAME_ELEMENTS = 1e-6  # relative: figures of six digits
@@ -123,7 +123,7 @@ def _best(first: Array, second: Array, dtypes: tuple[str, str], *, weights: bool
     layouts = [(layout, laid) for layout, laid in _layouts(first, second.shape) if plain is None or layout != plain.layout]
     arranged = [distance(laid, second, dtypes, layout=layout) for layout, laid in layouts]
     best = min(arranged, key=lambda apart: (not apart.identical, apart.different > 0 and apart.relative), default=None)
-    if best is not None and _explains(best, plain, first, second, dtypes, weights=weights):
+    if best is not None and _explains(best, plain, first, second, weights=weights):
         return best
     return plain or Distance(False, np.nan, np.nan, np.nan, None, how="shape")
 
@@ -134,25 +134,28 @@ def _lie_alike(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return first == second or ends[0] <= ends[1] | {1} or ends[1] <= ends[0] | {1}
 
 
-def _explains(
-    best: Distance, plain: Distance | None, first: Array, second: Array, dtypes: tuple[str, str], *, weights: bool
-) -> bool:
+def _explains(best: Distance, plain: Distance | None, first: Array, second: Array, *, weights: bool) -> bool:
     """Whether a difference is nothing but another arrangement.
 
     The other arrangement has to be nearer by far. That is enough for a weight, which lies transposed in the other framework,
-    whatever its values. In other tensors no element may differ by more than rounding, and chance may not have arranged them so.
+    whatever its values. Of other tensors chance may not have arranged the elements so.
     """
-    if plain is not None and not best.identical and best.relative >= plain.relative / 2:
+    if plain is not None and not best.identical and best.relative >= plain.relative / (2 if weights else _NEARER):
         return False
     if weights or (best.identical and plain is None):
         return True
-    size = np.abs(second[np.isfinite(second)].astype(np.complex128 if np.iscomplexobj(second) else np.float64)).max(initial=0.0)
-    if best.different and not best.max_abs <= _ROUNDED.get(coarser(*dtypes), 0.0) * size:
+    if plain is None and best.relative > _UNLIKE:
         return False
     moved = second if plain is None else second[np.asarray(first.reshape(second.shape) != second)]
     _, counts = np.unique(moved, return_counts=True)
     ways = math.lgamma(moved.size + 1) - sum(math.lgamma(count + 1) for count in counts.tolist())
     return ways > math.log(_CHANCES)
+
+
+def nearest(first: Array, second: Array) -> float:
+    """The least relative difference of both in any layout; NaN where sizes differ."""
+    sizes = [distance(laid, second).relative for _, laid in _layouts(first, second.shape)] if first.size == second.size else []
+    return min(sizes, default=math.nan)
 
 
 def _layouts(array: Array, shape: tuple[int, ...]) -> list[tuple[str, Array]]:

@@ -11,16 +11,19 @@ import numpy as np
 from ..text import shown, tr
 from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
+from .operands import Arranged, alike, found, masks, to_write
 from .rank_causes import SCALE
-from .tensors import Array, Tensor, multiple
+from .tensors import STATISTICS_OF_BOTH, Array, Tensor, multiple
 
-AXIS, MASK, ORDER_OF_ELEMENTS, OPERAND, ROWS, DTYPE, CALLS, AVERAGE = (
-    "axis", "mask", "order of elements", "operand", "normalization", "dtype", "calls", "moving average"
+AXIS, MASK, ORDER_OF_ELEMENTS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
+    "axis", "mask", "order of elements", "operand", "arrangement", "normalization", "dtype", "calls", "moving average"
 )  # fmt: skip
 _CLOSE = 1e-4  # relative to the largest element: rounding, and what calls before have made of it
+_EQUAL = 1e-6  # relative: calls that agree
 _NOTHING = 1e-20  # a probability that is none: that of a masked score is zero, or what a kernel's exp makes at its lower end
 _HIDDEN = -1e4  # scores below it are masked
 _MOST = 4096  # slices whose order is looked for
+_NOTHING_WANTED = {"false", "none", "0", "", "nchw", "ncl", "ncdhw"}  # arguments that say nothing
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -31,17 +34,22 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
         return None
     if other := other_dtypes([row]):
         return other
-    reads = _of_operands(rows, a, b) or _of_layers(rows, a, b)
+    ways = _read(rows, a, b)
+    others = _of_arrangements(rows, ways)
+    arranged = others if others is not None and others.kind == ARRANGED else None
+    reads = _of_operands(rows, a, b) or arranged or _of_layers(rows, a, b) or _of_attention(a, b, ways)
     if reads is not None:
         return reads
-    arguments = _of_arguments(a, b)
-    if arguments is not None and arguments.brief:  # a number of each, and nothing else
+    arguments, sure = _of_arguments(rows, a, b)
+    if sure:  # a number of each, and nothing else
         return arguments
     values = _float(a), _float(b)
     if values[0] is not None and values[1] is not None and values[0].shape == values[1].shape and values[0].size > 1:
         for rule in (_of_axis, _of_factor, _of_mask, _of_order, _of_rows):
             if (reason := rule(*values)) is not None:  # type: ignore[arg-type]
                 return reason
+    if others is not None:
+        return others
     if a.kind == "op" and not {*a.names} & {*b.names}:
         text = tr("a calls {a} here, b {b}", a=shown(a.name), b=shown(b.name))
         return DifferenceReason(CALLS, text, {"a": a.name, "b": b.name})
@@ -177,6 +185,95 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
     return None
 
 
+OperandPair = tuple[str, "Arranged | None", "Arranged | None"]  # an operand's name, and how both runs have made it
+
+
+def _read(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> list[OperandPair]:
+    """What two calls have read, one operand of both after the other, as far as it is known how it was made."""
+    if a.reads is None or b.reads is None:
+        return []
+    results: list[list[Tensor]] = [
+        [
+            entry for row in rows
+            if (entry := getattr(row, side)) is not None and entry.kind == "op" and entry.step == tensor.step
+            and entry.index < tensor.index
+        ]
+        for side, tensor in (("a", a), ("b", b))
+    ]  # fmt: skip
+    return [
+        (first.name if second.name.startswith("argument ") else second.name, found(first, results[0]), found(second, results[1]))
+        for first, second in zip(a.reads.operands, b.reads.operands)
+        if first.digest != second.digest
+    ]
+
+
+def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> DifferenceReason | None:
+    """A call that reads another part of a result, or one that was reshaped otherwise, as heads are."""
+    for name, a, b in ways:
+        if a is None or b is None or alike(a.values, b.values):
+            continue
+        makers = [next(row for row in rows if getattr(row, side) is way.source) for side, way in (("a", a), ("b", b))]
+        if any(row.differs and row.apart is not None for row in makers):
+            continue
+        words = [way.words() if makers[0] is makers[1] else f"{shown(way.source.name)}{way.words()}" for way in (a, b)]
+        numbers: dict[str, Any] = {"a": words[0], "b": words[1]}
+        texts = {side: word.lstrip(".") or tr("as it lies") for side, word in numbers.items()}
+        text = tr("{name} is {a} in a, {b} in b", name=shown(name), **texts)
+        if makers[0] is makers[1]:
+            text = tr("{name}, of {row}, is {a} in a, {b} in b", name=shown(name), row=makers[0].any.sentence(brief=True), **texts)
+            numbers["write"] = to_write(a, b.values)
+        kind = ARRANGED if makers[0] is makers[1] else OPERAND
+        if not numbers.get("write"):
+            return DifferenceReason(kind, text, numbers)
+        text, brief = (
+            tr("{text} (write {write})", text=words, write=numbers["write"].lstrip("."))
+            for words in (text, tr("{name} is arranged otherwise", name=shown(name)))
+        )
+        return DifferenceReason(kind, text, numbers, brief)
+    return None
+
+
+_ATTENTION = frozenset({"scaled_dot_product_attention", "flash_attn", "flash_attention"})
+
+
+def _of_attention(a: Tensor, b: Tensor, ways: Sequence[OperandPair]) -> DifferenceReason | None:
+    """What two attentions of fused kernels hide, and how they scale, of the same query, key and value."""
+    known = []
+    for place, tensor in enumerate((a, b)):
+        operands = [way[1 + place].values for way in ways[:3] if way[1 + place] is not None]  # type: ignore[union-attr]
+        result = _float(tensor) if _ATTENTION.intersection(tensor.names) and len(operands) == 3 else None
+        if result is None or any(values.ndim != 4 for values in (*operands, result)):
+            return None
+        turned = tensor.function.startswith("paddle")  # heads lie behind the length
+        query, key, value, result = (np.swapaxes(values, 1, 2) if turned else values for values in (*operands, result))
+        known.append(masks(query, key, value, result))
+    length = a.shape[1] if a.function.startswith("paddle") else a.shape[2]
+    hidden = [_hidden_words(way) for way in known]
+    if hidden[0] != hidden[1] and any(known):
+        text = tr("the mask hides {a} in a, {b} in b", a=hidden[0], b=hidden[1])
+        numbers = {side: None if way is None else way[0] for side, way in zip("ab", known)}
+        write = "" if known[1] is None else _mask_to_write(known[1][0], length)
+        text = tr("{text} (write {write})", text=text, write=write) if write else text
+        return DifferenceReason(MASK, text, {**numbers, "write": write})
+    if known[0] is not None and known[1] is not None and known[0][1] != known[1][1]:
+        factor = known[0][1] / known[1][1]
+        return DifferenceReason(SCALE, tr("a's values are {factor:.6g} times b's", factor=factor), {"factor": factor})
+    return None
+
+
+def _hidden_words(way: tuple[int | None, float] | None) -> str:
+    if way is None:
+        return tr("what lies along no diagonal")
+    return tr("nothing") if way[0] is None else tr("what lies from diagonal {diagonal} on", diagonal=way[0])
+
+
+def _mask_to_write(diagonal: int | None, length: int) -> str:
+    """In Paddle."""
+    if diagonal in (None, 1):
+        return f"is_causal={diagonal == 1}"
+    return f"attn_mask=paddle.tril(paddle.ones([{length}, {length}], 'bool'), {diagonal - 1})"
+
+
 def _of_layers(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceReason | None:
     """A call in one layer of those that both runs have, where the other run calls another of them."""
     layers = [{side.layer for row in rows if (side := getattr(row, name)) is not None} for name in "ab"]
@@ -186,28 +283,37 @@ def _of_layers(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceRea
     return DifferenceReason(OPERAND, text, {"a": a.layer, "b": b.layer})
 
 
-def _of_arguments(a: Tensor, b: Tensor) -> DifferenceReason | None:
-    """What one call of two frameworks is given, and the other is not, of calls that read the same."""
+def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[DifferenceReason | None, bool]:
+    """What one call of two frameworks is given, and the other is not, of what agreeing calls lack; whether it is sure."""
     if a.reads is None or b.reads is None:
-        return None
-    sides = [{name: value for name, value in reads.arguments.items() if value[:1] != "["} for reads in (a.reads, b.reads)]
+        return None, False
+    agreeing = [row for row in rows if row.apart is not None and row.apart.relative <= _EQUAL and row.a and row.a.names == a.names]
+    usual = [
+        {pair for row in agreeing if (reads := getattr(row, side).reads) is not None for pair in reads.arguments.items()}
+        for side in "ab"
+    ]
+    sides = [
+        {name: value for name, value in reads.arguments.items() if value[:1] != "[" and (name, value) not in known}
+        for reads, known in zip((a.reads, b.reads), usual)
+    ]
     others = [{_plain(value) for value in side.values()} for side in sides]
     alone = [
-        {name: value for name, value in side.items() if _plain(value) not in known and _telling(value)}
+        {name: value for name, value in side.items() if _plain(value) not in known | _NOTHING_WANTED}
         for side, known in zip(sides, others[::-1])
     ]
     floats = [{name: value for name, value in side.items() if "." in value or "e-" in value} for side in alone]
     alone = floats if all(floats) else alone
     if not any(alone):
-        return None
+        return None, False
     if all(len(side) == 1 for side in alone):
         ((name, value),), ((other, others_value),) = (list(side.items()) for side in alone)
         name = other if name.startswith("argument ") else name
         text = tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(value), b=shown(others_value))
-        return DifferenceReason(ARGUMENTS, text, {name: [value, others_value]}, text if all(floats) else "")
+        return DifferenceReason(ARGUMENTS, text, {name: [value, others_value]}), all(floats)
     words = [", ".join(f"{shown(name)}={shown(value)}" for name, value in side.items()) or tr("none of these") for side in alone]
     text = tr("other arguments of {call}: {a} in a, {b} in b", call=shown(a.name), a=words[0], b=words[1])
-    return DifferenceReason(ARGUMENTS, text, {"a": alone[0], "b": alone[1]})
+    brief = tr("other arguments of {call}", call=shown(a.name))
+    return DifferenceReason(ARGUMENTS, text, {"a": alone[0], "b": alone[1]}, brief), False
 
 
 def _plain(value: str) -> str:
@@ -216,11 +322,6 @@ def _plain(value: str) -> str:
         return f"{float(value):g}"
     except ValueError:
         return value.strip("'\"").lower()
-
-
-def _telling(value: str) -> bool:
-    """Whether an argument is none of those that mean that nothing is wanted."""
-    return _plain(value) not in ("false", "none", "0", "", "nchw", "ncl", "ncdhw")
 
 
 def of_average(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
@@ -236,6 +337,23 @@ def of_average(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | 
             decay=a or b,
         )
     return DifferenceReason(AVERAGE, text, {"a": a, "b": b})
+
+
+def of_statistics(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
+    """Running statistics of a normalization: the momentum with which each run makes them."""
+    layer = row.any.name.rpartition(".")[0]
+    norms = [other for other in rows if other.any.layer == layer and other.a and other.b and other.a.reads and other.b.reads]
+    for norm in norms if row.any.name.endswith(STATISTICS_OF_BOTH) else ():
+        a, b = (side.reads.arguments.get("momentum") for side in (norm.a, norm.b) if side is not None and side.reads is not None)
+        if a is None or b is None:
+            continue
+        text, numbers = tr("momentum is {a} in a, {b} in b", a=shown(a), b=shown(b)), {"momentum": [a, b]}
+        paddles = [side is not None and side.function.startswith("paddle") for side in (norm.a, norm.b)]
+        rates = [1 - float(rate) if own else float(rate) for rate, own in zip((a, b), paddles)]  # Paddle's is 1 minus Torch's
+        if abs(rates[0] - rates[1]) > _CLOSE:
+            write = f"momentum={1 - rates[paddles[0]]:.6g}" if paddles[0] != paddles[1] else ""
+            return DifferenceReason(ARGUMENTS, tr("{text} (write {write})", text=text, write=write) if write else text, numbers)
+    return None
 
 
 def _decay(rows: Sequence[TensorRow], row: TensorRow, side: str) -> float | None:

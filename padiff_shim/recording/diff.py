@@ -20,6 +20,7 @@ from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align
 from .call_origins import OriginFinder
+from .call_reasons import updates_apart
 from .difference import (
     HELD,
     Difference,
@@ -41,9 +42,10 @@ from .reasons import reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import WEIGHT, Tensor, linear, multiple, numbered, parameter_name
+from .tensors import WEIGHT, Tensor, linear, multiple, numbered, parameter_name, scales_loss
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
+_COMPARED = 3  # steps that tell a skipped one from accumulation
 _STEP_TENSORS = 10**6  # more than a step of fingerprints has
 _NORM = 1e-6  # relative: that of a step's weights in two frameworks; an update changes it more
 _FORWARD = frozenset({"op", "layer", "loss"})
@@ -221,6 +223,10 @@ def _other_batches(first: dict[int, Recorded], second: dict[int, Recorded]) -> b
             return False
     elif not all(recorded.has_values for recorded in recordings):
         return False
+    begun = [list(itertools.islice(side[min(side)].steps(), _COMPARED)) for side in (first, second)]
+    skips = list(updates_apart([(_data(a, set()), _data(b, set())) for a, b in zip(*begun)]))
+    if len(skips) == 1 and min(map(len, begun)) > 1:  # a step without an update has the data of two
+        return False
     a, b = join(first, second, ShardRules(AUTO), NameMap(None))
     return a.layout.micro_batches != b.layout.micro_batches
 
@@ -248,7 +254,7 @@ def _lie_alike(both: tuple[dict[int, Recorded], dict[int, Recorded]], *, whole: 
 def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:
     """Where one run begins in the other: by the numbers of their steps, or by hashes, where it was not said."""
     pair = tuple(side[min(side)] for side in both)
-    first = [_first_step(recorded) for recorded in pair]
+    first = [next((step.step for step in recorded.steps()), 0) for recorded in pair]
     if first[0] != first[1]:
         difference.begins = ("b", first[1]) if first[1] > first[0] else ("a", first[0])
     elif not any("first_step" in recorded.options for recorded in pair):
@@ -260,11 +266,6 @@ def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], diffe
                     for recorded in both[later].values():
                         recorded.offset = step - first[later]
                 return
-
-
-def _first_step(recorded: Recorded) -> int:
-    """The number of the first step that was recorded."""
-    return next((step.step for step in recorded.steps()), 0)
 
 
 def _begins_at(whole: Recorded, later: Recorded) -> int | None:
@@ -425,9 +426,9 @@ def _compare(
             rows = _unscaled([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners)
-        difference.inputs += inputs[: max(0, HELD - len(difference.inputs))]
-        unknown += [row for row in rows if row.apart is not None and row.apart.how == "nothing"]
-        comparable = [row for row in rows if row.apart is None or row.apart.how != "nothing"]
+        difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
+        unknown += [row for row in rows if not _is_known(row)]
+        comparable = list(filter(_is_known, rows))
         _count(step, comparable, difference.heat)
         if not tolerances.crossing and ranks is None:
             finder.step(comparable)
@@ -568,10 +569,24 @@ def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[
     return _ordered(pairs)
 
 
+def _is_known(row: TensorRow) -> bool:
+    """Whether a row says something: what was recorded of both sides can be compared."""
+    return row.apart is None or row.apart.how != "nothing"
+
+
 def _end(step: RecordedStep, *, layers: bool) -> Tensor | None:
-    """The last result of a step; ``layers``: the last that a layer returned, if any, for ranks compute other things behind it."""
+    """The last result of a step, before it is scaled for the backward.
+
+    ``layers``: the last that a layer returned, if any, for ranks compute other things behind it.
+    """
     kinds = ("layer",) if layers and any(tensor.kind == "layer" for tensor in step.tensors) else _SEQUENCES
-    return next((tensor for tensor in reversed(step.tensors) if tensor.kind in kinds), None)
+    made, last = set[str](), None
+    for tensor in step.tensors:
+        operands = tensor.reads.operands if tensor.reads is not None else ()
+        beside = tensor.size == 1 and operands and not any(operand.digest in made for operand in operands)  # made of the scale
+        last = tensor if tensor.kind in kinds and not beside and not scales_loss(tensor) else last
+        made.add(tensor.digest)
+    return last
 
 
 def _of(step: RecordedStep, kind: str) -> list[Tensor]:
@@ -623,7 +638,9 @@ def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> lis
         ]
         namesakes = ((tensor, weights[1].get(name)) for name, tensor in weights[0].items())
         pairs = [(a, b) for a, b in namesakes if b is not None and sorted(a.shape) == sorted(b.shape) and a.figures and b.figures]
-        pairs += align(*data) if all(data) else []
+        for a, b in align(*data) if all(data) else []:
+            if a and b and (a.size > 1 or {*a.names} & {*b.names}):  # else a number of its own framework, as a loss's scale
+                pairs.append((a, b))
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
 
 
@@ -635,11 +652,16 @@ def _data(step: RecordedStep, weights: set[str]) -> frozenset[str]:
 
 
 def _unscaled(rows: list[TensorRow]) -> list[TensorRow]:
-    """The rows of a step; gradients of a scaled loss are no difference where those that the update uses are equal, unscaled."""
-    equal = {row.any.name for row in rows if row.any.kind == IN_STEP and not row.differs}
+    """The rows of a step; a scaled loss and its gradients are no difference where those that the update uses are equal."""
+    used = [row for row in rows if row.any.kind == IN_STEP]
+    equal = {row.any.name for row in used if not row.differs}
+    equal |= {LOSS} if len(equal) == len(used) > 0 else set()
     for place, row in enumerate(rows):
-        if row.differs and row.any.kind == "gradient" and row.any.name in equal:
+        name = LOSS if scales_loss(row.any) else row.any.name if row.any.kind in ("gradient", LOSS) else ""
+        if row.differs and name in equal:
             a, b = linear(row.a), linear(row.b)
+            if a is not None and b is not None and a.size == b.size == 1:
+                b = b.reshape(a.shape)
             ways = [b, b.T] if a is not None and b is not None and b.ndim == 2 else [b]
             if a is not None and any(way is not None and way.shape == a.shape and multiple(a, way, _SCALED) for way in ways):
                 rows[place] = replace(row, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))

@@ -456,8 +456,8 @@ def tensor_row(rank: int, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Tens
     if tolerances.crossing and distance.how == "shape":
         distance = repeated(a, b) or distance
     turned = distance.how == "fingerprint" or (distance.how == "sample" and a.shape == a.shape[::-1])
-    if tolerances.crossing and is_weight(a) and len(a.shape) > 1 and turned:
-        distance = by_figures(a, b, turned=True)  # the elements of a weight may lie transposed in the other framework
+    if tolerances.crossing and (is_weight(a) or a.kind == "note") and len(a.shape) > 1 and turned:
+        distance = by_figures(a, b, turned=True)  # elements of a weight, or its average, may lie transposed in the other framework
     if distance.how == "figures" and not distance.identical and distance.relative <= tolerances.rtol:
         distance = replace(distance, how="nothing")
     scale = max(abs(b.figures.get(name, 0.0)) for name in ("min", "max"))

@@ -169,7 +169,13 @@ class FingerprintRun(StepRecorder):
         self.active = self.step % self._every == 0
 
     def end(self) -> None:
-        """Write what there is."""
+        """Write what there is; buffers and weights that no optimizer has updated in this step are those at the end."""
+        updated = {described.of for described in self._sequence[: len(self._of)]}
+        for root, _ in self._roots if self.active and self._of else ():
+            for _, tensor in self._side.named(root):
+                of = self._names[id(tensor)][2]
+                if of not in updated and not self._starts:
+                    self._add(of, tensor)
         self._end_step()
         self.write()
 
@@ -318,7 +324,7 @@ def _of_parameter(name: str) -> tuple[Of, ...]:
 
 
 class FrameworkFingerprints:
-    """What the observers of both frameworks share: the run, methods that are replaced, and what backwards start from.
+    """What the observers of both frameworks share: the run, and methods that are replaced.
 
     Args:
         file: where fingerprints go.
@@ -328,26 +334,33 @@ class FrameworkFingerprints:
 
     def __init__(self, file: RecordFile, side: Any, model: Framework | None, every: int, first_step: int) -> None:
         self.run = FingerprintRun(file, side, model, every, first_step)
-        self._methods, self._tensor_type = Replacements(), side.tensor_type
-        self._inside = False  # of a backward, or of a step whose parts are none of the program's
+        self._methods = Replacements()
 
     def _looks_on(self) -> bool:
         return not self.run.elsewhere()
 
-    def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+
+def watching_backwards(run: Any, looks_on: Callable[[], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes of functions that start a backward some that tell ``run`` from which tensors it starts, the outermost alone."""
+    inside = False
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._inside or not self._looks_on():
+            nonlocal inside
+            if inside or not looks_on():
                 return original(tensors, *args, **kwargs)
-            for tensor in (tensors,) if type(tensors) is self._tensor_type else [tensor for _, tensor in leaves(tensors)]:
-                self.run.loss(tensor)
-            self._inside = True
+            for _, tensor in leaves(tensors):
+                run.loss(tensor)
+            inside = True
             try:
                 return original(tensors, *args, **kwargs)
             finally:
-                self._inside = False
+                inside = False
 
         return backward
+
+    return watched
 
 
 class Replacements:

@@ -255,8 +255,12 @@ class JoinedRun:
             order.append((key, len(sequences[key])))
             sequences[key].append(tensor)
         keyed: dict[_Key, list[Tensor]] = {}
+        # Calls before the first layer, as of an average of weights, are none of a micro-batch.
+        layered = any(tensor.layer for begun in self._begun.values() for tensor in begun.tensors)
+        first = min((tensor.index for tensor in step.tensors if tensor.layer), default=math.inf if layered else -1)
         for key, number in order:
             count, batches = len(sequences[key]), self.layout.micro_batches
+            batches = 1 if key[0] == "op" and sequences[key][number].index < first else batches
             if batches > 1 and key[0] == "gradient":  # each backward adds to it
                 if number == count - 1:
                     keyed[key, 0] = [sequences[key][-1]]

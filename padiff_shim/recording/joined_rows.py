@@ -34,7 +34,7 @@ from .shards import (
     reductions,
     tokens_alone,
 )
-from .tensors import WEIGHT, Tensor, is_weight
+from .tensors import WEIGHT, Tensor, is_weight, scales_loss
 
 
 class JoinedRows:
@@ -408,13 +408,10 @@ def _bits(tensor: Tensor) -> object:
     return tuple(part.digest or part for row in tensor.parts for part in row)
 
 
-_SCALING = frozenset({"multiply", "divide", "scale", "mul", "div"})
-
-
 def _scales(tensor: Tensor) -> bool:
     """Whether a single number may be a scaled loss."""
     loss = tensor.kind == LOSS or (tensor.kind == "note" and "loss" in tensor.name.lower())
-    return tensor.size == 1 and (loss or (tensor.kind == "op" and bool(_SCALING.intersection(tensor.names))))
+    return (tensor.size == 1 and loss) or scales_loss(tensor)
 
 
 def _shared(tensor: Tensor) -> bool:

@@ -30,7 +30,7 @@ from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .files import RecordFile
-from .fingerprint_run import FrameworkFingerprints, Replacements
+from .fingerprint_run import FrameworkFingerprints, Replacements, watching_backwards
 from .record import StepRecorder, Writer
 from .tensors import Array
 
@@ -65,7 +65,7 @@ class PaddleObserver:
     def __init__(self, writer: Writer, model: Any, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
         self._run = _RecordingRun("torch", "contiguous")
         self._run.remark = warn
-        self._plan = Observing(writer, model, calls=calls, layers=layers)
+        self._writer, self._plan = writer, Observing(writer, model, calls=calls, layers=layers)
         self._frame: Frame | None = None
         self._methods = Replacements()
         self._thread = threading.get_ident()
@@ -81,6 +81,9 @@ class PaddleObserver:
             push(self._frame, all_threads=False)
             self._steps.begin()
             replace_makers(self._methods, self._making)
+            watched = watching_backwards(self._writer, lambda: top() is self._frame and self._plan.looks_on)
+            self._methods.put(paddle.Tensor, "backward", watched)
+            self._methods.put(paddle.autograd, "backward", watched)
         except BaseException:
             self.end()
             raise
@@ -423,8 +426,9 @@ class PaddleFingerprints(FrameworkFingerprints):
         entry_points.OPS.release(ticket)
         methods = self._methods
         methods.put(paddle.nn.Layer, "__call__", self._layer)
-        methods.put(paddle.Tensor, "backward", self._backward)
-        methods.put(paddle.autograd, "backward", self._backward)
+        watched = watching_backwards(self.run, self._looks_on)
+        methods.put(paddle.Tensor, "backward", watched)
+        methods.put(paddle.autograd, "backward", watched)
         self._steps.begin()
 
     def end(self) -> None:
@@ -480,6 +484,8 @@ class PaddleSteps:
         @functools.wraps(original)
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             if self._run.inside or not self._looks_on():
+                return original(optimizer, *args, **kwargs)
+            if optimizer._get_auxiliary_var("found_inf"):  # a GradScaler's step that updates nothing
                 return original(optimizer, *args, **kwargs)
             parameters = list(paddles_parameters(optimizer))
             if any(map(callable, (*args, *kwargs.values()))):

@@ -11,12 +11,12 @@ from ..measure.difference import figures_of, in_words, ulp_text
 from ..measure.distance import Distance
 from ..present import document as doc
 from ..present.annotations import Finding, places_of
-from ..runlog.events import LOSS
+from ..runlog.events import LOSS, STATE
 from ..text import SENTENCE, code_line, joined, many, marked, shown, tr
 from .alignment import same_elements
 from .call_origins import ARGUMENTS, CALL, LAYOUT, RANDOM, CallOrigin
 from .report import report_parts
-from .tensors import ROW_KINDS, WEIGHT
+from .tensors import GRADIENTS, ROW_KINDS, WEIGHT
 
 if TYPE_CHECKING:
     from .difference import Difference, HeatMap, StepDifference, TensorRow
@@ -55,20 +55,27 @@ def shorter(difference: Difference) -> Iterator[str]:
     if not counts.differing or first is None:
         if not counts.compared or difference.values_missing:
             yield tr("NOT COMPARABLE: values of {tensors} were not recorded", tensors=many(difference.values_missing, "tensor"))
+        elif not difference.met:
+            yield tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
         elif difference.holes:
             yield tr("INCOMPLETE: {tensors} compared, none differs, but a recording is not whole", tensors=compared)
         else:
-            yield tr("SAME: {tensors} compared, none differs; some have no partner", tensors=compared)
+            same = tr("SAME: {tensors} compared, none differs", tensors=compared)
+            alone = tr("{same}; some have no partner", same=same) if _alone(difference) or difference.not_joined else same
+            yield tr("{same}; not all was recorded", same=alone) if _unrecorded(difference) else alone
         return
     word = "INCOMPLETE" if difference.holes else "DIFFERENT"
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     origin = [_origin(difference, difference.origin)] if difference.origin else []
+    data = [tr("the inputs differ, from step {step} on", step=difference.origin.any.step)] if difference.origin else []
     reasons = [] if reason is None else [reason.brief or reason.text]
     rank = [tr("rank {rank}", rank=first.rank)] if first.rank else []
     step = [tr("step {step}", step=first.any.step)] if first.any.step else []
     place = tr("first {row}", row=joined(", ", [*rank, *step, first.any.sentence(brief=True)]))
     placed = [[*reasons, place]] if reason is not None and not origin and "until" not in reason.numbers else []
-    known = [*placed, [*origin, *reasons, number], [*origin, *reasons], origin, reasons] if origin or reasons else []
+    known = (
+        [*placed, [*origin, *reasons, number], [*origin, *reasons], [*data, *reasons], origin, reasons] if origin or reasons else []
+    )
     for parts in filter(None, (*known, [number, place])):
         yield joined("", (f"{word}: ", joined("; ", parts)))
     yield joined("", (f"{word}: ", number))
@@ -122,7 +129,9 @@ def _answer(difference: Difference) -> str:
         )
     if not counts.differing or difference.first is None:
         same, alone = tr("SAME: {tensors} compared, none differs", tensors=compared), _alone(difference)
-        return tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
+        same = tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
+        left = _unrecorded(difference)
+        return tr("{same}; not recorded: {kinds}", same=same, kinds=joined(", ", left)) if left else same
     if difference.ranks_lost:
         return tr(
             "INCOMPLETE: {hole}; as far as both go {differing}; what the missing ranks hold may be the reason",
@@ -162,6 +171,19 @@ def _alone(difference: Difference) -> str:
     return ", ".join(kinds + [f"{many(len(names), kind)} ({side})" for (kind, side), names in difference.unpaired.items()])
 
 
+def _unrecorded(difference: Difference) -> list[str]:
+    """What a training computes and neither recording has."""
+    if not difference.settings.known:
+        return []
+    kinds = {kind for step in difference.steps for kind in step.kinds}
+    left = [tr(word) for word, own in _TRAINED.items() if kinds.isdisjoint(own)]
+    return [*left, tr("what is computed outside of layers, as an average of weights")] if difference.fingerprints else left
+
+
+# What a training computes, in words -> the kinds that show it.
+_TRAINED = {marked("gradients"): GRADIENTS, marked("parameters"): ("parameter",), marked("optimizer states"): (STATE, "parameter")}
+
+
 def _origin(difference: Difference, origin: TensorRow) -> str:
     """How both runs differ in what they were given: the weights at the start, or the data from a step and batch on."""
     weights = [row for row in difference.inputs if row.any.tensor == WEIGHT]
@@ -173,8 +195,7 @@ def _origin(difference: Difference, origin: TensorRow) -> str:
             all=len(weights),
             name=shown(origin.any.name),
         )
-    place = _place(origin)
-    batches = [row for row in difference.inputs if _place(row) == place]
+    batches = _batches(difference, origin)
     samples = reordered(difference, origin)
     words = {
         "step": origin.any.step,
@@ -192,9 +213,24 @@ def _place(row: TensorRow) -> Any:
     return row.rank, tensor.name, tensor.tensor, tensor.layer, tensor.site
 
 
+def _batches(difference: Difference, origin: TensorRow) -> list[Any]:
+    """What a call has read in all steps."""
+    return [row for row in difference.inputs if _place(row) == _place(origin)]
+
+
+def ahead(difference: Difference, origin: TensorRow) -> int:
+    """By how many steps a reads the same batches before b; less than 0: behind it; 0 where it reads others."""
+    sides = [[getattr(row, side).digest for row in _batches(difference, origin)] for side in "ab"]
+    for steps in range(1, len(sides[0]) - 1):
+        for sign, (first, second) in ((1, sides), (-1, sides[::-1])):
+            if first[:-steps] == second[steps:]:
+                return sign * steps
+    return 0
+
+
 def reordered(difference: Difference, origin: TensorRow) -> int:
     """How many samples a call has read in all steps, if both runs gave it the same ones in another order; else 0."""
-    batches: list[Any] = [row for row in difference.inputs if _place(row) == _place(origin)]
+    batches = _batches(difference, origin)
     if difference.fingerprints and same_elements([row.a for row in batches], [row.b for row in batches]):
         return sum(row.a.shape[0] if row.a.shape else 1 for row in batches)
     samples = [Counter(sample for row in batches for sample in getattr(row, side).rows) for side in "ab"]

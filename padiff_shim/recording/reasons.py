@@ -15,21 +15,21 @@ from ..text import joined, many, shown, tr
 from . import pages
 from .alignment import by_figures, same_elements
 from .call_origins import ARGUMENTS, other_arguments
-from .call_reasons import CALLS, DTYPE, OPERAND, of_average, of_call, other_dtypes, updates_apart
+from .call_reasons import CALLS, DTYPE, OPERAND, of_average, of_call, of_statistics, other_dtypes, updates_apart
 from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import EXCHANGED, PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor, RankTensor
 from .switches import SwitchDifference
-from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array, linear, multiple, wide
+from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array, is_weight, linear, multiple, wide
 from .tensors import NORM as NORM_NOTE
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
 NOT_CLEARED, NOT_TRAINED, CLIPPING, WEIGHTS, SKIPPED = "not cleared", "not trained", "clipping", "weights", "skipped step"
-OPTIMIZER, SETTING = "optimizer", "optimizer setting"
+OPTIMIZER, SETTING, TIED = "optimizer", "optimizer setting", "tied weight"
 BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "order of samples", "order of batches", "rounding", "settings"
 )  # fmt: skip
@@ -100,6 +100,7 @@ def reason_of(
         difference.rows,
         lambda row, unseen: not updates.begins(row) and bool(difference.settings.of(row, unseen=unseen)),
         updates.name,
+        updates.begins,
         same_rules=difference.settings.known and not difference.settings.differences,
         crossing=difference.frameworks[0] != difference.frameworks[1],
     )
@@ -162,7 +163,8 @@ def _of_row(
         return _of_call(first) if first.any.kind in GRADIENTS or difference.frameworks[0] == difference.frameworks[1] else None
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
-        return _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
+        known = _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
+        return known or of_statistics(difference.rows, first) or _of_numbers(first)
     known = None if cause is None else cause(first)
     if known is not None and known.kind != PART:
         return known
@@ -198,8 +200,7 @@ def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | No
 def _of_inputs(difference: Difference) -> DifferenceReason | None:
     """How the batches of both runs differ."""
     if difference.micro_batches[0] != difference.micro_batches[1]:
-        a, b = difference.micro_batches
-        return DifferenceReason(BATCH, tr("another batch size: a step has {a} of them in a, {b} in b", a=a, b=b), {"a": a, "b": b})
+        return _of_batches(*difference.micro_batches)
     origin = difference.origin
     if origin is None or origin.any.tensor == WEIGHT:
         return None if origin is None else _of_weights(difference, origin)
@@ -214,11 +215,21 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
         return DifferenceReason(ORDER_OF_SAMPLES, text, {})
     if pages.reordered(difference, origin):
         return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
+    if ahead := pages.ahead(difference, origin):
+        side, other = "ab" if ahead > 0 else "ba"
+        text = tr("{side} reads each batch {steps} before {other}", side=side, steps=many(abs(ahead), "step"), other=other)
+        return DifferenceReason(ORDER_OF_BATCHES, text, {"ahead": ahead})
     shapes = [side.shape for side in sides]
     if len(shapes) == 2 and shapes[0][1:] == shapes[1][1:] and shapes[0] != shapes[1]:
         text = tr("another batch size: {a} in a, {b} in b", a=shapes[0][0], b=shapes[1][0])
         return DifferenceReason(BATCH, text, {"a": shapes[0][0], "b": shapes[1][0]})
     return None
+
+
+def _of_batches(a: int, b: int) -> DifferenceReason:
+    """Steps that make their updates of other numbers of batches."""
+    text = tr("a step makes its update of {a} in a, of {b} in b", a=many(a, "batch", "batches"), b=b)
+    return DifferenceReason(BATCH, text, {"a": a, "b": b})
 
 
 def _of_weights(difference: Difference, origin: TensorRow) -> DifferenceReason | None:
@@ -233,14 +244,23 @@ def _of_weights(difference: Difference, origin: TensorRow) -> DifferenceReason |
 
 def _of_updates(difference: Difference) -> DifferenceReason | None:
     """One run makes fewer updates of the same data: it has skipped a step, or accumulates gradients."""
+    if (side := difference.one_sided.get(IN_STEP)) and difference.first is not None:
+        other = "ba"["ab".index(side)]
+        return DifferenceReason(SKIPPED, tr("{other} makes no update at all, {side} does", side=side, other=other), {"side": other})
     steps = [step for step in difference.steps if step.rank == difference.steps[0].rank]
     fewer = list(updates_apart([step.data for step in steps]))
     if not fewer or difference.first is None or difference.first.any.step < steps[fewer[0][0]].step:
         return None
     place, side, count = fewer[0]
-    if place == 0 and (len(fewer) > 1 or len(steps) == 1) and {entry[1:] for entry in fewer} == {(side, count)}:
-        a, b = (count, 1) if side == "a" else (1, count)
-        return DifferenceReason(BATCH, tr("another batch size: a step has {a} of them in a, {b} in b", a=a, b=b), {"a": a, "b": b})
+    updates = any(getattr(row, side) and row.any.kind == IN_STEP and row.any.step == steps[place].step for row in difference.rows)
+    recorded = any(row.any.kind == IN_STEP for row in difference.rows)
+    if (
+        place == 0
+        and (updates or not recorded)
+        and (len(fewer) > 1 or len(steps) == 1)
+        and {entry[1:] for entry in fewer} == {(side, count)}
+    ):
+        return _of_batches(*((count, 1) if side == "a" else (1, count)))
     other, step = "ba"["ab".index(side)], steps[place].step
     text = tr("{side} makes no update in step {step}, {other} does: a step was skipped", side=side, step=step, other=other)
     return DifferenceReason(SKIPPED, text, {"side": side, "step": step})
@@ -297,6 +317,10 @@ def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | N
     tensor = drawing[0]
     where = shown(f"{tensor.name} {tensor.layer}".strip())
     text = tr("other random numbers, from {where} at step {step}", where=where, step=tensor.step)
+    alone = next((row for row in difference.rows if row.any is tensor and row.apart is None), None)
+    if alone is not None:
+        side = "a" if alone.b is None else "b"
+        text = tr("{side} alone draws random numbers, in {where} at step {step}", side=side, where=where, step=tensor.step)
     return DifferenceReason(RANDOM, text, {"layer": tensor.layer, "step": tensor.step})
 
 
@@ -333,6 +357,8 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     if side := _not_cleared(updates, [row for row in rows if not crossing or len(row.any.shape) == 1]):
         text = tr("the gradients of the step before were not cleared in {side}", side=side)
         return DifferenceReason(NOT_CLEARED, text, {"side": side, "step": step})
+    if len(rows) == 1 and kind != CLIPPED and (tied := _of_tied(difference, first)):
+        return tied
     factors = [_factor(row) for row in rows]
     if not factors or None in factors:
         return None
@@ -347,6 +373,34 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     else:
         text = tr("gradients are {factor:.4g} times b's: the loss is scaled otherwise, the forward is equal", factor=factor)
     return DifferenceReason(SCALE, text, {"factor": factor})
+
+
+def _of_tied(difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """The one gradient that differs, of a weight that several calls read: a part of it is missing in one run."""
+    names = {first.any.name}
+    weights = (row for row in (*difference.inputs, *difference.rows) if row.any.name in names and is_weight(row.any))
+    digests = {side.digest for row in weights for side in (row.a, row.b) if side is not None and side.tensor in ("", WEIGHT)}
+    calls = [
+        row.any for row in difference.rows
+        if row.any.step == first.any.step and row.any.reads is not None
+        and digests.intersection(operand.digest for operand in row.any.reads.operands)
+    ]  # fmt: skip
+    calls = [call for call in calls if call.kind == "op"]
+    norms = [side.figures.get("norm", 0.0) for side in (first.a, first.b) if side is not None]
+    if len(calls) < 2 or len(norms) < 2:
+        return None
+    values = [wide(side) for side in (first.a, first.b)]
+    zeros = [np.inf if array is None else np.count_nonzero(array == 0) for array in values]
+    side = "ab"[int(norms[0] > norms[1] if zeros[0] == zeros[1] else zeros[1] > zeros[0])]
+    words = joined(", ", [call.sentence(brief=True) for call in calls[:_SETTINGS]])
+    text = tr(
+        "{side} lacks a part of the gradient of {name}, which is read by {calls}",
+        side=side,
+        name=shown(first.any.name),
+        calls=words,
+    )
+    brief = tr("{side} lacks a part of the gradient of {name}", side=side, name=shown(first.any.name))
+    return DifferenceReason(TIED, tr("{text}: one of them is detached there", text=text), {"side": side}, brief)
 
 
 def _not_cleared(updates: Updates, rows: Sequence[TensorRow]) -> str:

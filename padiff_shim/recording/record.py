@@ -23,7 +23,7 @@ from ..errors import ArgumentError, FileError, ModeError, described
 from ..language import tr
 from ..modes.environment import prepare, processes, rank
 from ..runlog.encoding import encode
-from ..runlog.events import CLIPPED, IN_STEP, STATE, JsonTable
+from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE, JsonTable
 from ..runlog.optimizer_settings import Settings
 from ..runs.run import command
 from ..trees import elements, is_tensor, leaves, numbers, parts
@@ -228,6 +228,11 @@ class Writer(StepRecorder):
         """Values of the program's own."""
         if self._begin():
             self._tree({"kind": "note", "name": name, "layer": layer, **_line(site)}, value)
+
+    def loss(self, tensor: Any) -> None:
+        """A backward starts from this tensor: all that is known of gradients without a model."""
+        if self._weights is None and self._begin():
+            self._tree({"kind": LOSS, "name": LOSS, "layer": ""}, tensor)
 
     def inputs(self, name: str, data: Iterable[tuple[str, Any]], site: CallSite, layer: str) -> None:
         """Data that a call of ``name`` takes; once a step."""

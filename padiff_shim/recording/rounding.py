@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..measure.distance import coarser
 from ..runlog.events import CLIPPED, IN_STEP, STATE
 from .difference import TensorRow
-from .tensors import GRADIENTS, Tensor
+from .tensors import GRADIENTS, VARIANCES, Tensor
 
 _UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 _OWN = 8.0  # units of roundoff, times the root of how many numbers a call sums: what its own rounding makes
@@ -56,6 +56,7 @@ def explained(
     rows: Sequence[TensorRow],
     other_settings: Callable[[TensorRow, bool], bool],
     name: Callable[[TensorRow], str],
+    begins: Callable[[TensorRow], bool],
     *,
     same_rules: bool,
     crossing: bool,
@@ -66,10 +67,11 @@ def explained(
         rows: of the difference, in the order of the runs.
         other_settings: whether the optimizers made a row with settings that differ; with whether its update is unseen.
         name: what the rows of one parameter share.
+        begins: whether a row is of a parameter as the runs begin: of a resume, with what rounding has made before.
         same_rules: whether both optimizers are known to have the same settings.
         crossing: whether the runs are of two frameworks.
     """
-    rounding, flow, formulas = Rounding(), _Flow(rows, name, same_rules), _OtherFormulas()
+    rounding, flow, formulas = Rounding(), _Flow(rows, name, same_rules, crossing), _OtherFormulas()
     for row in rows:
         if formulas.end_before(row):
             if not formulas.agree:
@@ -82,7 +84,7 @@ def explained(
             continue
         incoming, size = flow.incoming(row, row.a, row.b), row.apart.relative
         own = negligible = False
-        if not row.apart.identical:
+        if not row.apart.identical and (row.differs or not begins(row)):
             own, negligible, factor, carried = flow.explains(row, row.a, row.b, incoming)
             if not (own or negligible or carried) or other_settings(row, flow.unseen(row.a)):
                 unexplained = row, incoming, flow.unseen(row.a)
@@ -152,14 +154,16 @@ class _Flow:
         rows: all of the run.
         name: what the rows of one parameter share.
         same_rules: both optimizers have the same settings.
+        crossing: the runs are of two frameworks, of which Torch divides a running variance by one element less.
     """
 
-    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str], same_rules: bool) -> None:
-        self._name, self._same_rules = name, same_rules
+    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str], same_rules: bool, crossing: bool) -> None:
+        self._name, self._same_rules, self._crossing = name, same_rules, crossing
         self._made: dict[str, float] = {}  # digest of a result of a -> its difference
         self._largest = 0.0  # of all
         self._first = self._step = rows[0].any.step if rows else 0
         self._forward = self._backward = 0.0  # the largest of this step
+        self._forwards = 0.0  # and of all steps
         self._gradients: dict[str, float] = {}  # of this step: parameter -> the difference of its gradient
         self._states: dict[tuple[str, str], float] = {}  # parameter, name of a state -> its difference
         self._parameters: dict[str, float] = {}
@@ -185,6 +189,7 @@ class _Flow:
             self._parameters[name] = size
         else:
             self._forward = max(self._forward, size)
+            self._forwards = max(self._forwards, size)
 
     def incoming(self, row: TensorRow, a: Tensor, b: Tensor) -> float:
         """The largest difference of what is read; where operands were not recorded, of what was made before in this step."""
@@ -200,6 +205,8 @@ class _Flow:
             return max(gradient, self._parameters.get(name, 0.0), *states)
         if a.kind in (IN_STEP, CLIPPED) and gradient is not None:
             return max(gradient, self._backward)
+        if a.kind == "parameter":  # whose gradient is not known, or a buffer
+            return max(self._forwards, self._parameters.get(name, 0.0))
         if a.kind in GRADIENTS:
             return self._forward
         if a.reads is None or b.reads is None:
@@ -217,9 +224,10 @@ class _Flow:
         size, unit = row.apart.relative if row.apart is not None else math.nan, _UNITS.get(coarser(a.dtype, b.dtype), math.nan)
         own = size <= _OWN * unit * math.sqrt(_summed(a)) and not (incoming == 0 and _one_sided(a, b, size))
         own = own and not (self.unseen(a) and self.equal)
+        own = own or (self._crossing and a.name.endswith(VARIANCES) and size <= _SMALL)
         factor = size / max(incoming, unit)
         far = size > _SMALL or (a.kind == "parameter" and not self._same_rules)
-        carried = factor <= (_FAR.get(a.kind, _AMPLIFIED) if far else _AMPLIFIED) or (a.kind == "parameter" and self.alone(row))
+        carried = factor <= (_FAR.get(a.kind, _AMPLIFIED) if far else _AMPLIFIED) or self.alone(row)
         return own, a.kind in GRADIENTS and self.negligible(row, unit), factor, incoming > 0 and carried
 
     @property
@@ -246,7 +254,8 @@ class _Flow:
         peers = [(peer, peer.apart) for peer in self._vectors if peer.any.step == row.any.step]
         far = {peer.any.name: _UPDATED_FAR * self._gradients.get(self._name(peer), 0.0) for peer, _ in peers}
         near = [peer for peer, apart in peers if apart is not None and apart.relative <= far[peer.any.name]]
-        return len(row.any.shape) == 1 and 2 * len(near) > len(peers)
+        updated = row.any.kind == "parameter" and self._name(row) in self._gradients
+        return updated and len(row.any.shape) == 1 and 2 * len(near) > len(peers)
 
     def negligible(self, row: TensorRow, unit: float) -> bool:
         """Whether a gradient, as one that is zero but for rounding, differs by no more than rounding of the largest gradients."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..runlog.events import CLIPPED, IN_STEP, NAMED, JsonTable
 from ..runlog.optimizer_settings import BEGINS, CLIP_WORDS, PADDLES_WORDS, Settings, differing, shifted, spelled
 from ..text import listed, many, shown, tr
-from .tensors import parameter_name
+from .tensors import STATISTICS, parameter_name
 
 if TYPE_CHECKING:
     from .difference import TensorRow
@@ -100,7 +100,7 @@ class SettingDifference:
         a, b: the values.
         names: the parameters.
         of: how many parameters the optimizers have.
-        shift: of b's schedule of the learning rate: ``"early"`` or ``"late"`` by a step; "".
+        shift: by how many steps b's schedule of the learning rate is early; less than 0: late.
         varies: the learning rate has a schedule.
     """
 
@@ -111,7 +111,7 @@ class SettingDifference:
     b: Any
     names: list[str] = field(compare=False)
     of: int
-    shift: str = ""
+    shift: int = 0
     varies: bool = False
 
     def sentence(self, frameworks: Sequence[str], *, brief: bool = False) -> str:
@@ -134,8 +134,10 @@ class SettingDifference:
             text = tr("{text} for {count} of {weights}", text=text, count=len(self.names), weights=many(self.of, "weight"))
             text = text if brief else tr("{text} ({names})", text=text, names=listed([shown(name) for name in self.names], _SHOWN))
         if self.shift:
-            early = self.shift == "early"
-            text = tr("{text}: b's schedule is one step early" if early else "{text}: b's schedule is one step late", text=text)
+            steps, early = many(abs(self.shift), "step"), self.shift > 0
+            text = tr(
+                "{text}: b's schedule is {steps} early" if early else "{text}: b's schedule is {steps} late", text=text, steps=steps
+            )
         text = tr("{text} from step {step} on", text=text, step=self.step) if self.step and self.word != BEGINS else text
         write = "" if brief and self.word in CLIP_WORDS else self.write(frameworks)
         return tr("{text} (write {write})", text=text, write=write) if write else text
@@ -186,7 +188,10 @@ class ComparedSettings:
         if not a or not b or (before[0] is a and before[1] is b):
             return
         pairs = {name: (settings, b[name]) for name, settings in a.items() if name in b}
-        alone = {side: [name for name in known if name not in other] for side, known, other in (("a", a, b), ("b", b, a))}
+        alone = {
+            side: [name for name in known if name not in other and not name.endswith(STATISTICS)]  # Paddle's are parameters, too
+            for side, known, other in (("a", a, b), ("b", b, a))
+        }
         if 2 * len(pairs) < min(len(a), len(b)):  # other names: where all have one setting it is that of all
             whole = [next(iter(known.values())) for known in (a, b)]
             alike = all(settings == one_side for known, one_side in zip((a, b), whole) for settings in known.values())

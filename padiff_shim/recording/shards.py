@@ -135,6 +135,11 @@ class RankTensor(Tensor):
         return all(_equal(column) for column in zip(*self.parts))
 
     @property
+    def of_one_rank(self) -> bool:
+        """Whether its parts are micro-batches: bits that are equal there are those of equal samples."""
+        return len({*self.all_ranks}) == 1
+
+    @property
     def all_ranks(self) -> list[int]:
         """The ranks of the parts, in their order."""
         return [rank for row in self.ranks for rank in row]
@@ -184,7 +189,7 @@ def joints(tensor: RankTensor) -> Iterator[Joint]:
     """
     shapes = [[part.shape for part in row] for row in tensor.parts]
     # Weights are split over ranks that read the same data, rather than over shares of it; so is what shares have equal.
-    whole = tensor.kind in NAMED or tensor.kind == INPUT or tensor.outer_equal
+    whole = tensor.kind in NAMED or tensor.kind == INPUT or (tensor.outer_equal and not tensor.of_one_rank)
     ways = list(itertools.product(_inner_ways(tensor), _outer_ways(tensor, split=len(shapes[0]) == 1)))
     for inner, outer in sorted(ways, key=lambda way: whole and isinstance(way[1], int)):
         rows = [_made(row, inner) for row in shapes]
@@ -210,9 +215,9 @@ def _outer_ways(tensor: RankTensor, *, split: bool) -> Sequence[Way]:
         return (ONE,)
     equal, axes = tensor.outer_equal, range(min(len(tensor.parts[0][0].shape), _AXES))
     if tensor.way is not None and (split or not isinstance(tensor.way, int)):
-        return (_ruled(tensor.way, len(tensor.parts[0][0].shape), equal=equal),)
+        return (_ruled(tensor.way, len(tensor.parts[0][0].shape), equal=equal and not tensor.of_one_rank),)
     if equal:
-        return (ONE, *axes)
+        return (*axes, *reductions(tensor), ONE) if tensor.of_one_rank else (ONE, *axes)
     if tensor.kind in NAMED and tensor.kind != "gradient":
         return (EACH, *axes)
     if tensor.kind == "gradient":
@@ -433,7 +438,8 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
         return None
     dtype = parts[0][0].dtype
     lines = [_combined([array for array in line if array is not None], way.inner, dtype) for line in arrays]
-    array = _combined(lines, way.outer, dtype)
+    reads = [line[0].reads.operands[0].shape[:1] if line[0].reads and line[0].reads.operands else () for line in parts]
+    array = _combined(lines, way.outer, dtype, [size[0] for size in reads] if all(reads) and len({*reads}) > 1 else None)
     if isinstance(way.outer, int) and len(lines) > 1:
         array = _arranged(array, way.outer, tensor.order)
     words = [_words(step) for step, number in ((way.inner, len(parts[0])), (way.outer, len(parts))) if number > 1]
@@ -497,8 +503,8 @@ def _words(way: Way) -> str:
     return tr("added up") if way == SUM else tr("averaged") if way == MEAN else ""
 
 
-def _combined(arrays: Sequence[Array], way: Way, dtype: str) -> Array:
-    """Sums and means in float64 (or complex128), rounded once."""
+def _combined(arrays: Sequence[Array], way: Way, dtype: str, samples: Sequence[int] | None = None) -> Array:
+    """Sums and means in float64 (or complex128), rounded once; ``samples``: of how many each is a mean, where not of as many."""
     if len(arrays) == 1 or way in (ONE, EACH):
         return arrays[0]
     if isinstance(way, FusedAxis):
@@ -509,8 +515,9 @@ def _combined(arrays: Sequence[Array], way: Way, dtype: str) -> Array:
         total = np.sum(arrays, axis=0)
         return np.asarray(total if way == SUM else total / len(arrays))
     wide = np.complex128 if np.iscomplexobj(arrays[0]) else np.float64
-    total = np.sum([array.astype(wide) for array in arrays], axis=0)
-    rounded = np.asarray(total if way == SUM else total / len(arrays)).astype(arrays[0].dtype)
+    exact = [array.astype(wide) for array in arrays]
+    total = np.sum(exact, axis=0) if way == SUM else np.average(exact, axis=0, weights=samples)
+    rounded = np.asarray(total).astype(arrays[0].dtype)
     if dtype != "bfloat16":
         return rounded
     words = np.ascontiguousarray(rounded, np.float32).view(np.uint32)  # to the nearest that bfloat16 holds, ties to even

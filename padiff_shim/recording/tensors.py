@@ -340,6 +340,9 @@ def _array(path: Path, at: int) -> Array:
 
 # Names of running statistics in Paddle -> in Torch.
 _STATISTICS = {"_mean": "running_mean", "_variance": "running_var"}
+STATISTICS = tuple(_STATISTICS.values())
+VARIANCES = ("_variance", "running_var")
+STATISTICS_OF_BOTH = (*_STATISTICS, *STATISTICS)
 
 
 def is_weight(tensor: Tensor) -> bool:
@@ -360,6 +363,14 @@ def parameter_name(name: str) -> str:
     """The name of a parameter or buffer, running statistics as Torch calls them."""
     above, dot, last = name.rpartition(".")
     return above + dot + _STATISTICS.get(last, last)
+
+
+_SCALING = frozenset({"multiply", "divide", "scale", "mul", "div"})
+
+
+def scales_loss(tensor: Tensor) -> bool:
+    """Whether a call's result may be a scaled loss."""
+    return tensor.size == 1 and tensor.kind == "op" and bool(_SCALING.intersection(tensor.names))
 
 
 # ---- Arithmetic on tensors

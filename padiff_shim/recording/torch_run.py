@@ -25,7 +25,7 @@ from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
 from .files import RecordFile
-from .fingerprint_run import FrameworkFingerprints
+from .fingerprint_run import FrameworkFingerprints, watching_backwards
 from .record import OwnTensors, StepRecorder, Writer
 from .tensors import Array
 
@@ -193,7 +193,7 @@ class TorchObserver:
             return None
         name = plain(function)
         if name == "backward":
-            self._writer.computes()
+            self._writer.loss(args[0])
         others = self._writer.own.others([*args, *kwargs.values()])
         data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
         if data and name not in _QUESTIONS:
@@ -296,8 +296,9 @@ class TorchFingerprints(FrameworkFingerprints):
             register_module_forward_hook(self._leave, always_call=True),
         ]
         self._steps.begin()
-        self._methods.put(torch.Tensor, "backward", self._backward)
-        self._methods.put(torch.autograd, "backward", self._backward)
+        watched = watching_backwards(self.run, self._looks_on)
+        self._methods.put(torch.Tensor, "backward", watched)
+        self._methods.put(torch.autograd, "backward", watched)
 
     def end(self) -> None:
         """Everything is as it was."""

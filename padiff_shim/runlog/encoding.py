@@ -127,15 +127,11 @@ def plain_line(
     figures = _figures(stats)
     if figures is None:
         return None
-    nothing = MODIFIED_TEXT % _json_list(modifiers) if modifiers else _NOTHING_TEXT
+    nothing = MODIFIED_TEXT % f"[{','.join(map(_quoted, modifiers))}]" if modifiers else _NOTHING_TEXT
     rest = f'{written.text},"verdict":"{verdict}",{nothing},"reason":{_quoted(reason)},"stats":{figures}}}'
     if verdict == "EQUAL":
         written.equal = dict(stats), reason, rest
     return f"{{{begin},{rest}\n".encode("ascii")
-
-
-def _json_list(words: Sequence[str]) -> str:
-    return f"[{','.join(map(_quoted, words))}]"
 
 
 def _figures(stats: Mapping[str, Any]) -> str | None:

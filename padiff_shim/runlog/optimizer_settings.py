@@ -100,13 +100,13 @@ def equal_settings(value: Any, other: Any) -> bool:
     return bool(value == other)
 
 
-def shifted(rates: Sequence[Any], others: Sequence[Any]) -> str:
-    """Whether other learning rates are those of the step after, "early", or before, "late"; "" where they are neither."""
-    if len(rates) < 3 or len({*rates}) < 2:
-        return ""
-    if all(map(equal_settings, others, rates[1:])):
-        return "early"
-    return "late" if all(map(equal_settings, others[1:], rates)) else ""
+def shifted(rates: Sequence[Any], others: Sequence[Any]) -> int:
+    """By how many steps other learning rates are those of later steps; less than 0: of earlier ones; 0 where they are neither."""
+    for steps in range(1, len(rates) - 1):
+        for sign, first, second in ((1, rates, others), (-1, others, rates)):
+            if len({*first[steps:]}) > 1 and all(map(equal_settings, first[steps:], second)):
+                return sign * steps
+    return 0
 
 
 def setting_text(value: Any) -> str:

@@ -114,13 +114,14 @@ def test_masked_scores_with_as_many_heads_as_samples_are_not_turned(tmp_path):
     assert apart(noted(tmp_path / "a", scores), noted(tmp_path / "b", rounded)).layout == ""
 
 
-def test_rounding_beside_a_transposition_is_explained_and_one_wrong_element_is_not(tmp_path):
+def test_what_differs_beside_a_transposition_is_measured_there(tmp_path):
     values = np.random.default_rng(0).standard_normal((D, D)).astype("float32")
     turned = values.T * (1 + np.float32(2**-20))
     first, near = noted(tmp_path / "a", values), noted(tmp_path / "b", turned)
     assert apart(first, near).layout == "transposed"
     turned[1, 2] += 1
-    assert apart(first, noted(tmp_path / "c", turned)).layout == ""
+    wrong = apart(first, noted(tmp_path / "c", turned))
+    assert (wrong.layout, wrong.max_abs) == ("transposed", pytest.approx(1, abs=1e-5))
 
 
 def test_shapes_that_nothing_brings_together(tmp_path):

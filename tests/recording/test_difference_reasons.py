@@ -261,7 +261,7 @@ def test_a_schedule_that_is_a_step_early(tmp_path):
     for name, ahead in (("right", 0), ("wrong", 1)):
         steps(tmp_path / name, values="fingerprint", rates=(1e-2, 8e-3, 7e-3, 6e-3)[ahead:])
     (known,) = diff(tmp_path / "right", tmp_path / "wrong").settings.differences
-    assert (known.shift, known.step, known.a, known.b) == ("early", 0, 1e-2, 8e-3)
+    assert (known.shift, known.step, known.a, known.b) == (1, 0, 1e-2, 8e-3)
 
 
 @pytest.mark.parametrize("values", ["all", "fingerprint"])

@@ -1,0 +1,116 @@
+"""What a call has read where that is no recorded result, but one that was reshaped, transposed or cut: found by its digest."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .alignment import nearest
+from .tensors import Array, RecordedOperand, Tensor, as_bfloat16, digest
+
+_AXES = 4  # of what is read; beyond, it is looked for as it lies alone
+_CUTS = 8  # parts of a result of which one is read
+_HASHED = 2**28  # bytes for one operand
+_APART = 1e-2  # relative: beyond, two operands are others
+
+
+class Arranged(NamedTuple):
+    """A part of a result, in another arrangement.
+
+    Attributes:
+        source: the result.
+        shape: to which it is reshaped; () where it is not. ``axes``: in which order they then lie; () where they stay.
+        place: (axis, number) of the part that is taken of it before; () where all is.
+        last: the shape at last, where that is another one; ().
+        values: of what is read.
+    """
+
+    source: Tensor
+    shape: tuple[int, ...]
+    place: tuple[int, ...]
+    axes: tuple[int, ...]
+    last: tuple[int, ...]
+    values: Array
+
+    def words(self) -> str:
+        """As a program of Paddle writes it."""
+        text = f".reshape({list(self.shape)})" if self.shape else ""
+        text += f"[{':, ' * self.place[0]}{self.place[1]}]" if self.place else ""
+        text += f".transpose({list(self.axes)})" if self.axes else ""
+        return text + (f".reshape({list(self.last)})" if self.last else "")
+
+
+def arrangements(source: Tensor, values: Array, shape: tuple[int, ...]) -> Iterator[Arranged]:
+    """The ways in which a program may have made a tensor of this shape of a result, the likeliest first."""
+    size = math.prod(shape)
+    cuts = source.size // size if size and not source.size % size else 0
+    if not 0 < cuts <= _CUTS:
+        return
+    orders = list(itertools.permutations(range(len(shape)))) if len(shape) <= _AXES else [tuple(range(len(shape)))]
+    for order in orders:
+        before = tuple(shape[order.index(axis)] for axis in range(len(shape)))
+        axes = () if order == orders[0] else order
+        for axis in range(len(shape) + 1) if cuts > 1 else (-1,):
+            whole = before if axis < 0 else (*before[:axis], cuts, *before[axis:])
+            reshaped = values.reshape(whole)
+            for part in range(cuts):
+                taken = reshaped if axis < 0 else reshaped.take(part, axis)
+                place = () if axis < 0 else (axis, part)
+                yield Arranged(source, () if whole == source.shape else whole, place, axes, (), taken.transpose(order))
+    if cuts == 1 and len(source.shape) <= _AXES:
+        for order in list(itertools.permutations(range(len(source.shape))))[1:]:
+            yield Arranged(source, (), (), order, shape, values.transpose(order).reshape(shape))
+
+
+def found(operand: RecordedOperand, results: Sequence[Tensor]) -> Arranged | None:
+    """How a call's operand was made of one of these results of its run, the last ones first; None where no way gives its bits."""
+    hashed = 0
+    for source in reversed(results):
+        values = source.values() if source.dtype == operand.dtype else None
+        for way in arrangements(source, values, operand.shape) if values is not None else ():
+            hashed += way.values.nbytes
+            if digest(as_bfloat16(way.values) if operand.dtype == "bfloat16" else way.values) == operand.digest:
+                return way
+            if hashed > _HASHED:
+                return None
+    return None
+
+
+def alike(first: Array, second: Array) -> bool:
+    """Whether two operands are the same but for rounding, in whichever layout."""
+    return nearest(first, second) <= _APART
+
+
+def to_write(way: Arranged, other: Array) -> str:
+    """How a program makes of the same result what the other run reads; "" where no way is known."""
+    values = way.source.values()
+    ways = () if values is None else arrangements(way.source, values, way.values.shape)
+    return next((known.words() for known in ways if alike(known.values, other)), "")
+
+
+# ---- Attention of fused kernels
+
+
+def masks(query: Array, key: Array, value: Array, result: Array) -> tuple[int | None, float] | None:
+    """(diagonal from which scores are hidden, or None; their scale) with which attention gives this result; None where none does.
+
+    All of them ``[batch, heads, length, size]``.
+    """
+    size, lengths = query.shape[-1], (query.shape[-2], key.shape[-2])
+    groups = query.shape[1] // key.shape[1] if query.ndim == 4 and key.shape[1] else 1
+    key, value = (np.repeat(side, groups, 1) if groups > 1 else side for side in (key, value))
+    scores = query.astype(np.float64) @ np.swapaxes(key, -1, -2).astype(np.float64)
+    between = np.arange(lengths[1]) - np.arange(lengths[0])[:, None]
+    for scale in (size**-0.5, 1.0, 1 / size, (size * query.shape[1]) ** -0.5):
+        for diagonal in (None, *sorted(range(2 - lengths[0], lengths[1]), key=lambda place: abs(place - 1))):
+            seen = scores * scale if diagonal is None else np.where(between >= diagonal, -np.inf, scores * scale)
+            with np.errstate(invalid="ignore"):  # of rows in which nothing is seen
+                weights = np.exp(seen - seen.max(-1, keepdims=True))
+            expected = (weights / weights.sum(-1, keepdims=True)) @ value
+            if np.linalg.norm(expected - result) <= _APART / 10 * np.linalg.norm(result):
+                return diagonal, scale
+    return None

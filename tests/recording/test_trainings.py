@@ -1,0 +1,117 @@
+"""Two runs of a training as people write it: right ones are equal but for rounding, and a planted mistake is named first."""
+
+import pytest
+from trainings import llama, scaled, unet, vit
+
+from padiff_shim import diff
+
+FINGERPRINT = {"values": "fingerprint"}
+# Training, arguments of both sides, arguments of Paddle's alone.
+RIGHT = {
+    "llama": (llama, {}, {}),
+    "llama fingerprints": (llama, FINGERPRINT, {}),
+    "llama fused": (llama, {"faults": {"fused": "causal"}}, {}),
+    "llama accumulates": (llama, {"parts": 2}, {}),
+    "llama tied": (llama, {"tied": True}, {}),
+    "llama frozen": (llama, {"frozen": True}, {}),
+    "llama resumed": (llama, {"begin": 2}, {}),
+    "llama without model": (llama, {"whole": False}, {}),
+    "vit": (vit, {}, {}),
+    "vit smooth": (vit, {"smooth": 0.1}, {}),
+    "vit noted": (vit, {"noted": True, **FINGERPRINT}, {}),
+    "vit uneven": (vit, {}, {"cuts": (3, 1)}),
+    "vit equal samples": (vit, {"equal": True}, {"cuts": (1, 1, 1, 1)}),
+    "vit order": (vit, {}, {"faults": ("order",)}),
+    "unet": (unet, {}, {}),
+    "unet fingerprints": (unet, FINGERPRINT, {}),
+    "scaler": (scaled, {}, {"scale": 256.0}),
+    "scaler fingerprints": (scaled, FINGERPRINT, {"scale": 256.0}),
+    "scaler skips": (scaled, {"bad": 2}, {}),
+    "scaler skips, fingerprints": (scaled, {"bad": 2, **FINGERPRINT}, {}),
+}
+MEANT = (".reshape([4, 6, 4, 4])", ".transpose([0, 2, 1, 3]).reshape([4, 6, 16])")
+# The same, kind of reason, step, a line's or a tensor's name of the first difference, numbers.
+WRONG = {
+    "heads": (llama, {}, {"faults": ("heads",)}, "arrangement", 0, "multiply", {"write": MEANT[0]}),
+    "pairs": (llama, {}, {"faults": ("pairs",)}, "arrangement", 0, "scale", {"write": ".reshape([4, 6, 4, 2, 2])[:, :, :, 1]"}),
+    "merge": (llama, {}, {"faults": ("merge",)}, "arrangement", 0, "linear", {"write": MEANT[1]}),
+    "interleaved": (
+        vit, {}, {"faults": ("interleaved",)}, "arrangement", 0, "matmul",
+        {"write": ".reshape([4, 5, 3, 4, 4])[:, :, 0].transpose([0, 2, 1, 3])"},
+    ),
+    "pooled": (vit, {}, {"faults": ("pooled",)}, "operand", 0, "linear", {"a": "mean", "b": "add[:, 0]"}),
+    "no mask": (
+        llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": None}}, "mask", 0, "scaled_dot_product_attention",
+        {"a": None, "b": 1, "write": "is_causal=True"},
+    ),
+    "another diagonal": (
+        llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": 1}}, "mask", 0, "scaled_dot_product_attention",
+        {"a": 2, "b": 1, "write": "is_causal=True"},
+    ),
+    "early": (llama, {"count": 5}, {"faults": ("early",)}, "learning rate", 0, "", {}),
+    "decay of norms": (llama, {}, {"faults": ("decay",)}, "weight decay", None, "", {"a": 0.1, "b": 0, "since": 0}),
+    "clip": (llama, {}, {"faults": ("clip",)}, "clipping", 0, "embed.weight", {"b": 0.5}),
+    "thawed": (llama, {"frozen": True}, {"faults": ("thawed",)}, "not trained", 0, "embed.weight", {"side": "b"}),
+    "untied": (llama, {"tied": True}, {"faults": ("untied",)}, "tied weight", 0, "embed.weight", {"side": "a"}),
+    "later data": (llama, {}, {"faults": ("later",)}, "order of batches", 0, "embedding", {"ahead": 1}),
+    "moments": (llama, {"begin": 2}, {"faults": ("moments",)}, "optimizer state", 0, "", {"side": "a"}),
+    "schedule": (llama, {"begin": 2}, {"faults": ("schedule",)}, "learning rate", 0, "", {"b": 1e-2}),
+    "undivided": (
+        llama, {"parts": 2, "clips": False, "whole": False}, {"faults": ("undivided",)}, "scale", 0, "loss", {"factor": 2.0},
+    ),
+    "undivided, fingerprints": (
+        llama, {"parts": 2, "clips": False, "whole": False, **FINGERPRINT}, {"faults": ("undivided",)}, "scale", 0, "loss",
+        {"factor": 2.0},
+    ),
+    "decay of biases": (vit, {}, {"faults": ("decay",)}, "weight decay", 0, "", {"a": 1e-2, "b": 0}),
+    "smooth": (vit, {}, {"smooth": 0.1}, "arguments", 0, "cross_entropy", {}),
+    "average": (vit, {"noted": True}, {"decay": 0.5}, "scale", 1, "multiply", {}),
+    "groups": (unet, {}, {"faults": ("groups",)}, "arguments", 0, "group_norm", {"groups": ["2", "4"]}),
+    "momentum": (unet, {}, {"faults": ("momentum",)}, "arguments", None, "generator.norm._mean", {"momentum": ["0.1", "0.1"]}),
+    "rate": (unet, {}, {"faults": ("rate",)}, "learning rate", 0, "", {"a": 1e-3, "b": 2e-3}),
+    "limit": (unet, {}, {"faults": ("clip",)}, "clipping", 1, "", {"a": 0.1, "b": 0.01}),
+    "kept": (unet, {}, {"faults": ("kept",)}, "not cleared", 2, "", {"side": "a"}),
+    "too large a scale": (scaled, {}, {"scale": 2.0**30}, "skipped step", 0, "", {"side": "a"}),
+    "too large a scale, fingerprints": (scaled, FINGERPRINT, {"scale": 2.0**30}, "skipped step", 0, "", {"side": "a"}),
+}  # fmt: skip
+
+
+def both(folder, training, shared, own):
+    training(folder / "paddle", "paddle", **{**shared, **own})
+    training(folder / "torch", "torch", **shared)
+    return diff(folder / "paddle", folder / "torch", rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_training_is_equal_or_rounding_explains_all(name, tmp_path):
+    difference = both(tmp_path, *RIGHT[name])
+    if not difference:
+        assert difference.reason is not None
+        assert difference.reason.kind == "rounding", difference.answer
+        assert "until" not in difference.reason.numbers, difference.answer
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_is_named_with_step_place_and_reason(name, tmp_path):
+    *pair, kind, step, place, numbers = WRONG[name]
+    difference = both(tmp_path, *pair)
+    assert not difference
+    reason, first = difference.reason, difference.first
+    assert reason is not None, difference.answer
+    assert reason.kind == kind, difference.answer
+    assert {key: reason.numbers[key] for key in numbers} == {
+        key: pytest.approx(value, rel=1e-3) if isinstance(value, float) else value for key, value in numbers.items()
+    }
+    assert step is None or step in (first.any.step, reason.numbers.get("step")), difference.answer
+    assert place in str(difference.answer)
+    assert (reason.brief or reason.text) in difference.headline, "the first line has the reason"
+
+
+def test_what_neither_recording_has_is_said(tmp_path):
+    for training, shared, own in ((llama, {"whole": False}, {}), (vit, FINGERPRINT, {"decay": 0.5})):
+        difference = both(tmp_path / training.__name__, training, shared, own)
+        assert difference
+        assert ";" in difference.headline, "gradients without a model; an average of weights that no layer returns"
+    complete = both(tmp_path / "complete", llama, {}, {})
+    assert complete
+    assert ";" not in complete.headline
