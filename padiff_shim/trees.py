@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set, ValuesView
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .language import tr
 Tree = Any  # tensors or arrays in tuples, lists and dicts
 
 
+PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _known: dict[type, str] = {}  # classes of tensors -> their framework
 
 
@@ -69,10 +71,26 @@ def leaves(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
     return [(where, value) for where, value in values(tree, path) if _is_leaf(value)]
 
 
-def values(tree: Tree, path: str = "") -> list[tuple[str, Any]]:
-    """The same with all that is no container: numbers, text, None and objects, too."""
+def values(tree: Tree, path: str = "", *, objects: bool = False, around: tuple[int, ...] = ()) -> list[tuple[str, Any]]:
+    """The same with all that is no container: numbers, text, None and objects, too.
+
+    ``objects``: these are opened as well, as are all sequences and sets of one order, but for those they lie in (``around``).
+    """
     inside = None if _is_leaf(tree) else _within(tree, path)
-    return [(path, tree)] if inside is None else [leaf for where, value in inside for leaf in values(value, where)]
+    if objects and inside is None and not _is_leaf(tree) and id(tree) not in around:
+        inside, around = _inside_object(tree, path), (*around, id(tree))
+    if inside is None:
+        return [(path, tree)]
+    return [leaf for where, value in inside for leaf in values(value, where, objects=objects, around=around)]
+
+
+def drained(tree: Tree) -> Tree:
+    """``tree`` with lists in place of iterators, which can be read but once."""
+    if isinstance(tree, Iterator):
+        tree = list(tree)
+    if type(tree) in (list, tuple):
+        return type(tree)(map(drained, tree))
+    return {key: drained(value) for key, value in tree.items()} if type(tree) is dict else tree
 
 
 def _within(tree: Tree, path: str) -> list[tuple[str, Any]] | None:
@@ -86,6 +104,21 @@ def _within(tree: Tree, path: str) -> list[tuple[str, Any]] | None:
     if hasattr(tree, "__dataclass_fields__"):
         return [(f"{path}.{name}" if path else name, getattr(tree, name)) for name in tree.__dataclass_fields__]
     return None
+
+
+def _inside_object(tree: Any, path: str) -> list[tuple[str, Any]] | None:
+    """(path, value) of what any other object holds; None of what shows nothing: functions, layers, sets of tensors."""
+    if isinstance(tree, (Sequence, Set, ValuesView)) and not isinstance(tree, (str, bytes)):
+        if isinstance(tree, Set) and len(tree) > 1:
+            return None if any(map(_is_leaf, tree)) else _within(sorted(tree, key=repr), path)
+        return _within(list(tree), path)
+    if callable(tree) or isinstance(tree, ModuleType):
+        return None
+    slots = [vars(kind).get("__slots__", ()) for kind in type(tree).__mro__]
+    names = [name for slot in slots for name in ([slot] if isinstance(slot, str) else slot) if hasattr(tree, name)]
+    held = {**{name: getattr(tree, name) for name in names}, **getattr(tree, "__dict__", {})}
+    held.pop("__weakref__", None)
+    return _within(held, path) if held or hasattr(tree, "__dict__") else None
 
 
 # The parts of a sparse tensor: Paddle's names -> Torch's.

@@ -15,7 +15,7 @@ from ..present import document as doc
 from ..present.annotations import Finding
 from ..present.result import Presented
 from ..text import capped, joined, listed, many, shown, tr
-from ..trees import Tree, elements, is_tensor, numbers, parts, values
+from ..trees import PLAIN, Tree, elements, is_tensor, numbers, parts, values
 from .bits import Array
 from .distance import QUANTILES, Distance, distance, worst_of
 
@@ -176,7 +176,7 @@ def difference(a: Tree, b: Tree, *, atol: float = 0.0, rtol: float = 0.0, equal:
                 accepted = accepts(equal, numbers(array, dtype), numbers(other, other_dtype), name)
                 if not (accepted if accepted is not None else apart.within(atol, rtol)):
                     made.differing.append(apart)
-        elif all(not _measured(value) and not isinstance(value, _PLAIN) for value in pair):
+        elif all(not _measured(value) and not isinstance(value, PLAIN) for value in pair):
             made.unmeasured.append(name)
         elif any(map(_measured, pair)) or pair[0] != pair[1]:
             made.unlike.append((name, described(pair[0]), described(pair[1])))
@@ -197,13 +197,10 @@ def accepts(equal: Comparator | None, a: Array, b: Array, name: str) -> bool | N
     return None if answer is None else bool(answer)
 
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-
-
 def _leaves(tree: Tree) -> Iterator[tuple[str, Any]]:
     """(name, value) of all that a tree holds; a list of numbers alone is an array, and a sparse tensor has parts with names."""
     held = values(tree)
-    if held and isinstance(tree, (list, tuple)) and all(_measured(value) and isinstance(value, _PLAIN) for _, value in held):
+    if held and isinstance(tree, (list, tuple)) and all(_measured(value) and isinstance(value, PLAIN) for _, value in held):
         with contextlib.suppress(ValueError):  # lists of several lengths
             held = [("", np.asarray(tree))]
     for path, value in held:
@@ -215,7 +212,7 @@ def _measured(value: Any) -> bool:
     """Whether a value is a tensor, an array of numbers, or a number."""
     if is_tensor(value):
         return True
-    return isinstance(value, (np.ndarray, np.generic, *_PLAIN)) and np.asarray(value).dtype.kind in "biufcV"
+    return isinstance(value, (np.ndarray, np.generic, *PLAIN)) and np.asarray(value).dtype.kind in "biufcV"
 
 
 def _place(name: str) -> str:

@@ -17,6 +17,7 @@ from ..frameworks.torch_state import LooksOn
 from ..measure.bits import PIECE, largest, largest_element, largests, same_bits
 from ..measure.difference import Comparator, accepts
 from ..text import joined, listed, many, tr
+from ..trees import PLAIN
 from ..weights.mapping import Mapping as WeightMapping
 from .findings import LayerRow
 from .trace import Capture, Onlooker, Trace, Value, is_passive, numbers, tensors_in
@@ -31,7 +32,9 @@ class RunOutcome:
 
     Attributes:
         outputs: outputs and loss, by path.
-        dtypes: of the outputs, by path: no array is of bfloat16.
+        dtypes: of the outputs, by path: no array is of bfloat16; of a number or a text its class.
+        by_name: outputs whose place in an order says nothing: numbers, texts and attributes of objects.
+        opaque: outputs that cannot be compared, in words.
         layers: the results of each layer's calls, by name.
         gradients: of parameters, by name.
         statistics: what the forward wrote, running statistics, by name.
@@ -46,6 +49,8 @@ class RunOutcome:
 
     outputs: dict[str, Array] = field(default_factory=dict)
     dtypes: dict[str, str] = field(default_factory=dict)
+    by_name: set[str] = field(default_factory=set)
+    opaque: list[str] = field(default_factory=list)
     layers: dict[str, list[Array]] = field(default_factory=dict)
     gradients: dict[str, Array] = field(default_factory=dict)
     statistics: dict[str, Array] = field(default_factory=dict)
@@ -80,10 +85,23 @@ def difference_text(array: Array, other: Array) -> str:
 Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout, or None
 
 
+def not_compared(original: RunOutcome, port: RunOutcome) -> str:
+    """Which outputs cannot be compared; "" if all can."""
+    opaque = [*original.opaque, *port.opaque]
+    if not opaque and output_pairs(original, port):
+        return ""
+    remedy = tr("return tensors, numbers or text")
+    if not opaque:
+        return tr("no output can be compared ({remedy})", remedy=remedy)
+    return tr("{outputs} cannot be compared ({remedy})", outputs=listed(list(dict.fromkeys(opaque))), remedy=remedy)
+
+
 def says_nothing(original: RunOutcome) -> str:
     """Why no output of the original can be compared; "" if one can: NaN equals NaN, whatever was computed."""
-    outputs = [output for output in original.outputs.values() if output.dtype.kind in "fc" or not output.size]
-    if len(outputs) < len(original.outputs) or not outputs:
+    plain = [kind.__name__ for kind in PLAIN]
+    tensors = [output for path, output in original.outputs.items() if original.dtypes.get(path) not in plain]
+    outputs = [output for output in tensors if output.dtype.kind in "fc" or not output.size]
+    if len(outputs) < len(tensors) or not outputs:
         return ""
     if not any(output.size for output in outputs):
         return str(tr("the original's outputs have no elements: nothing can be compared"))
@@ -95,11 +113,13 @@ def says_nothing(original: RunOutcome) -> str:
 def output_pairs(original: RunOutcome, port: RunOutcome) -> list[tuple[str, str]]:
     """The paths of outputs that belong together, Torch's and Paddle's: those of one name, then the others in order.
 
-    If one side has more others than the other, those of one shape in one order.
+    If one side has more others than the other, those of one shape in one order; but what has a place by its name alone.
     """
-    alike = original.outputs.keys() == port.outputs.keys()  # else a number is no name
-    common = [path for path in original.outputs if path in port.outputs and (alike or path[:1] not in ("", "["))]
-    original_paths, port_paths = ([path for path in run.outputs if path not in common] for run in (original, port))
+    by_name = original.by_name | port.by_name
+    ordered = [[path for path in run.outputs if path not in by_name] for run in (original, port)]
+    alike = set(ordered[0]) == set(ordered[1])  # else a number is no name
+    common = [path for path in original.outputs if path in port.outputs and (alike or path in by_name or path[:1] not in ("", "["))]
+    original_paths, port_paths = ([path for path in paths if path not in common] for paths in ordered)
     if len(original_paths) == len(port_paths):
         left = list(zip(original_paths, port_paths))
     else:
@@ -119,7 +139,7 @@ def unpaired_outputs(original: RunOutcome, port: RunOutcome) -> str:
     """Which outputs one side alone gives, and nobody compares; "" if none."""
     pairs = output_pairs(original, port)
     left = [
-        tr("{side} alone gives {paths}", side=side, paths=", ".join(path or "0" for path in paths))
+        tr("{side} alone gives {paths}", side=side, paths=listed([path or "0" for path in paths], 8))
         for side, run, at in ((tr("the original"), original, 0), (tr("the port"), port, 1))
         if (paths := [path for path in run.outputs if path not in {pair[at] for pair in pairs}])
     ]
@@ -140,13 +160,16 @@ def renamed_outputs(original: RunOutcome, port: RunOutcome) -> str:
 
 def shapes_differ(original: RunOutcome, port: RunOutcome) -> str:
     """What differs between the shapes and dtypes of outputs; "" if nothing does."""
-    if original.outputs and not output_pairs(original, port):
+    if original.outputs and not output_pairs(original, port) and not original.by_name | port.by_name:
         return tr(
             "none of {outputs} has the shape of one of the original's {number}",
             outputs=many(len(port.outputs), "output"),
             number=len(original.outputs),
         )
     for path, expected, other in outputs(original, port):
+        if original.dtypes.get(path) in ("str", "bytes") and not same_bits(expected, other):
+            texts = [bytes(array.astype(np.uint8)).decode() for array in (other, expected)]
+            return tr("output {path} is {actual!r} against {expected!r}", path=path, actual=texts[0], expected=texts[1])
         if expected.shape != other.shape:
             return tr(
                 "output {path} has shape {shape} against {expected}",

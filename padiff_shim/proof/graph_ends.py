@@ -205,7 +205,7 @@ def with_graphs_ended(
     ``parts``: of a run, in which they show. Where the backward alone is wrong, a graph that goes on may look like other calls.
     """
     going_on, alone = [mistake for mistake in mistakes if mistake.cause is Cause.GRAPH_GOES_ON], set(parts) == {BACKWARD}
-    if not (going_on or alone) or sys.version_info < (3, 11):
+    if not mistakes or not (going_on or alone) or sys.version_info < (3, 11):
         return mistakes
     expected = original.run()
     apart, ended, fix = _apart(original, mapping, expected, port.run()), mistakes[0], None

@@ -140,7 +140,8 @@ def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located |
     if agreement_module.shapes_differ(expected, actual) or _gradients_alone(mapping, original.trained_names(), expected, actual):
         return None
     distances = agreement_module.Distances(mapping, expected, actual)
-    if not distances.beyond(floor_of(original.wider)):  # however far rounding travels
+    exact = agreement_module.outputs_differ(expected, actual, lambda path: expected.outputs[path].dtype.kind not in "fc")
+    if not exact and not distances.beyond(floor_of(original.wider)):  # however far rounding travels
         return Located([], True, distances.worst)
     agreement = Agreement(mapping, expected, original.run_wide(lambda *_: Noise(original.wider, first=True)), original.wider)
     if agreement.breach(actual):

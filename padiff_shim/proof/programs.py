@@ -24,7 +24,7 @@ from ..frameworks.weight_copies import forget, lend, transposed_of
 from ..measure.bits import same_bits
 from ..runs.run import Run
 from ..text import joined, tr
-from ..trees import as_array, changed, copied, is_tensor, leaves, mapped
+from ..trees import PLAIN, as_array, changed, copied, drained, is_tensor, leaves, mapped, values
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
 from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
@@ -178,7 +178,7 @@ def keep_gradient(tensor: Tensor, gradients: list[Array | None]) -> None:
     def keep(gradient: Tensor) -> None:
         gradients[place] = copied(gradient)
 
-    wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else tensor.requires_grad
+    wanted = not tensor.stop_gradient if hasattr(tensor, "stop_gradient") else getattr(tensor, "requires_grad", False)
     if wanted:
         tensor.register_hook(keep)
 
@@ -417,6 +417,30 @@ def attempted(run: Callable[[], _Answer]) -> _Answer | None:
         return None
 
 
+def _comparable(result: Any, outcome: RunOutcome) -> list[tuple[str, Any]]:
+    """(path, value) of all tensors, arrays, numbers and texts that a program returns; the outcome gets what else there is."""
+    named = list[tuple[str, Any]]()
+    ordered = {path for path, _ in leaves(result)}
+    for path, value in values(result):
+        held = [(where, part) for where, part in values(value, path, objects=True) if part is not None]
+        known = [
+            (where, part)
+            for where, part in held
+            if leaves(part) or (isinstance(part, PLAIN) and not where.rpartition(".")[2].startswith("_"))
+        ]
+        if held and not known:
+            outcome.opaque.append(tr("output {path} ({name})", path=path or "0", name=type(value).__name__))
+        named += known
+    outcome.by_name = {path for path, _ in named} - ordered
+    return named
+
+
+def _numbers_of(value: Any) -> Any:
+    """A value as a tensor or array is one: of a text its letters."""
+    text = str(value) if isinstance(value, (str, bytes)) or (type(value) is int and abs(value) >= 2**63) else None
+    return value if text is None else np.frombuffer(text.encode(), np.uint8)
+
+
 class ModelSide:
     """A model of one framework, and what it is called with."""
 
@@ -503,7 +527,7 @@ class ModelSide:
         self._stack.clear()
         self._clear()
         with self._running(model, outcome, wide=wide, within=capture):
-            named = self._pass(model, arguments)
+            named = self._pass(model, arguments, outcome)
         self.capture = None
         self._state_of(model).refresh()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
@@ -536,29 +560,29 @@ class ModelSide:
         """The path of the layer that is running."""
         return self._stack[-1] if self._stack else ""
 
-    def _pass(self, model: Model, arguments: Arguments, *, training: bool = False) -> list[tuple[str, Tensor]]:
-        """A forward and, if the side goes back, a backward; (path, tensor) of all that the forward returns."""
+    def _pass(self, model: Model, arguments: Arguments, outcome: RunOutcome, *, training: bool = False) -> list[tuple[str, Any]]:
+        """A forward and, if the side goes back, a backward; (path, value) of all that the forward returns and can be compared."""
         result = self._called(model, arguments)
         if self._loss is not None:
             result = {"output": result, "loss": self._loss(result)}
-        named = leaves(result)
+        named = _comparable(result, outcome)
         if {path for path, _ in named} == set(self.order):  # the other side's names
             named.sort(key=lambda pair: self.order.index(pair[0]))
         if self._backward:
             losses = [tensor for path, tensor in named if path == "loss" and (training or self._loss is not None)]
             by_path = dict(named)
-            began = [tensor for _, tensor in named] if self.begins is None else [by_path[path] for path in self.begins]
+            began = [value for _, value in named] if self.begins is None else [by_path[path] for path in self.begins]
             self._go_back(losses or began, ones=bool(losses))
         return named
 
     def _called(self, model: Model, arguments: Arguments) -> Any:
         """What the model returns."""
         positional, keywords = arguments
-        return model(*positional, **keywords)
+        return drained(model(*positional, **keywords))
 
-    def _note(self, model: Model, named: list[tuple[str, Tensor]], outcome: RunOutcome) -> None:
-        outcome.outputs = {path: copied(tensor) for path, tensor in named}
-        outcome.dtypes = {path: str(tensor.dtype).rpartition(".")[2] for path, tensor in named}
+    def _note(self, model: Model, named: list[tuple[str, Any]], outcome: RunOutcome) -> None:
+        outcome.outputs = {path: copied(_numbers_of(value)) for path, value in named}
+        outcome.dtypes = {path: str(getattr(value, "dtype", type(value).__name__)).rpartition(".")[2] for path, value in named}
         outcome.unlike = self._unlike()
         if not outcome.unlike:
             outcome.statistics = {name: copied(tensor) for name, tensor in self._state_of(model).written().items()}
@@ -596,7 +620,7 @@ class ModelSide:
                     arguments = self._arguments(wide=wide, step=step)
                     self._stack.clear()
                     outcome = RunOutcome()
-                    named = self._pass(model, arguments, training=True)
+                    named = self._pass(model, arguments, outcome, training=True)
                     self._state_of(model).refresh()
                     self._note(model, named, outcome)
                     outcome.gradients = self._gradients(model, copied) if self._backward else {}
@@ -740,8 +764,8 @@ class ModelSide:
     def _labels(self, model: Model) -> dict[int, str]:
         raise NotImplementedError
 
-    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
-        """A backward from tensors, which begins with ones or with the same random numbers on both sides."""
+    def _go_back(self, outputs: list[Any], *, ones: bool) -> None:
+        """A backward from the tensors of outputs, which begins with ones or with the same random numbers on both sides."""
         raise NotImplementedError
 
     def _gradients(self, model: Model, array: Callable[[Tensor], Array]) -> dict[str, Array]:
@@ -792,12 +816,12 @@ class TorchSide(ModelSide):
         content = self._state_of(model)
         return {tensor.data_ptr(): name for name, tensor in [*content.buffers.items(), *content.parameters.items()]}
 
-    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
-        wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    def _go_back(self, outputs: list[Any], *, ones: bool) -> None:
+        wanted = {place: value for place, value in enumerate(outputs) if getattr(value, "requires_grad", False)}
         if not wanted:
             return
-        starts = None if ones else [torch.from_numpy(self._cotangent(i, t)).to(t) for i, t in enumerate(wanted)]
-        torch.autograd.backward(wanted, starts)
+        starts = None if ones else [torch.from_numpy(self._cotangent(place, t)).to(t) for place, t in wanted.items()]
+        torch.autograd.backward(list(wanted.values()), starts)
 
     def _leaf(self, tensor: Tensor) -> Tensor | None:
         return tensor.detach().requires_grad_() if tensor.is_floating_point() else None
@@ -979,12 +1003,12 @@ class PaddleSide(ModelSide):
         copies = ((name, transposed_of(tensor)) for name, tensor in named)  # made in an earlier run
         return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
 
-    def _go_back(self, tensors: list[Tensor], *, ones: bool) -> None:
-        wanted = [tensor for tensor in tensors if not tensor.stop_gradient]
+    def _go_back(self, outputs: list[Any], *, ones: bool) -> None:
+        wanted = {place: value for place, value in enumerate(outputs) if not getattr(value, "stop_gradient", True)}
         if not wanted:
             return
-        starts = [None if ones else paddle.to_tensor(self._cotangent(i, t)).astype(t.dtype) for i, t in enumerate(wanted)]
-        self.back_from(wanted, starts)
+        starts = [None if ones else paddle.to_tensor(self._cotangent(at, t)).astype(t.dtype) for at, t in wanted.items()]
+        self.back_from(list(wanted.values()), starts)
 
     def watch(
         self, mode: contextlib.AbstractContextManager[Any], behind: Callable[[list[tuple[str, Tensor]]], None] | None = None
@@ -1000,7 +1024,7 @@ class PaddleSide(ModelSide):
                 if behind is not None:
                     behind(leaves(self._called(self.model, arguments)))
                 else:
-                    self._pass(self.model, followed_arguments(arguments, lambda _, tensor: self._leaf(tensor))[0])
+                    self._pass(self.model, followed_arguments(arguments, lambda _, tensor: self._leaf(tensor))[0], RunOutcome())
         finally:
             self._clear()
 

@@ -341,15 +341,24 @@ def _judged(
             runs = _runs(original, port, notes)
         proof = _compared(original, port, mapping, stages, runs, equal)
         proof.notes += notes
-        return proof
+        return _unless_opaque(proof, runs)
     trained, drawn = train(original, port, mapping, recipe, steps), list[str]()
     if trained.port.first is not None and (drawn := align_draws(original, port)):
         trained = train(original, port, mapping, recipe, steps)
     remarks = port.remarks
-    proof = _compared(original, port, mapping, stages, (trained.original[0], trained.port.start, trained.natively))
+    runs = trained.original[0], trained.port.start, trained.natively
+    proof = _compared(original, port, mapping, stages, runs)
     proof.notes += [*drawn, *trained.notes]
     judge(proof, trained, original, port)
     proof.notes += [remark for remark in remarks if remark not in proof.notes]
+    return _unless_opaque(proof, runs)
+
+
+def _unless_opaque(proof: Proof, runs: Runs) -> Proof:
+    """The proof; of a port that seems right, that this is not known where an output cannot be compared."""
+    left = agreement.not_compared(*runs[:2]) if proof else ""
+    if left:
+        proof.verdict, proof.reason = ProofVerdict.NOT_COMPARABLE, left
     return proof
 
 

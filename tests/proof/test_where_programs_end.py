@@ -1,5 +1,8 @@
 """Mistakes behind which nothing follows, that hide as long as weights are as they are made, or in what Paddle moves by itself."""
 
+import collections
+import types
+
 import numpy as np
 import paddle
 import pytest
@@ -416,3 +419,93 @@ def test_another_mask_is_named_where_it_is_made(mask):
     original, port, cause = MASKS[mask]
     proof = prove(_MaskedPort(port), _Masked(original), np.random.default_rng(1).standard_normal((6, 6)).astype("float32"))
     assert [(mistake.cause.name, mistake.paddle.line) for mistake in proof.mistakes] == [(cause, port.__code__.co_firstlineno)]
+
+
+class Box:
+    def __init__(self, value):
+        self.value, self.around, self.name = value, self, "box"
+
+
+class Slots:
+    __slots__ = ("value",)
+
+    def __init__(self, value):
+        self.value = value
+
+
+def _yielded(h):
+    yield h
+
+
+WAYS_OUT = {
+    "attributes": Box,
+    "slots": Slots,
+    "a namespace": lambda h: types.SimpleNamespace(inner=[Box(h)]),
+    "a deque": lambda h: collections.deque([h]),
+    "a set": lambda h: {"a": {h}},
+    "views": lambda h: {"a": h}.values(),
+    "a generator": _yielded,
+    "an iterator": lambda h: (iter([h]), None),
+    "a map": lambda h: map(torch.Tensor.tanh if isinstance(h, torch.Tensor) else paddle.tanh, [h]),
+    "numbers": lambda h: float(h.sum()),
+    "a list of numbers": lambda h: (h.detach(), h.tolist()),
+    "NumPy": lambda h: h.detach().numpy(),
+}
+
+
+def _ending(way, factor=1):
+    """A port and an original whose results leave in a way, the port's times a factor."""
+
+    class Port(HeadsPort):
+        def forward(self, x):
+            return way(paddle.tanh(self.a(x)) * factor)
+
+    class Original(Heads):
+        def forward(self, x):
+            return way(torch.tanh(self.a(x)) * 1)
+
+    return Port(), Original()
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_outputs_are_compared_in_whatever_holds_them(way):
+    assert str(prove(*_ending(WAYS_OUT[way]), INPUTS).verdict).startswith("CODE_CORRECT")
+    assert str(prove(*_ending(WAYS_OUT[way], 2), INPUTS).verdict) == "CODE_DIFFERS"
+
+
+@pytest.mark.parametrize("way", [lambda h: lambda: h, lambda h: (h, object()), lambda h: {h, h + 1}, lambda h: None])
+def test_a_port_with_an_output_that_cannot_be_compared_is_not_called_right(way):
+    proof = prove(*_ending(way), INPUTS)
+    assert str(proof.verdict) == "NOT_COMPARABLE", str(proof)
+
+
+@pytest.mark.parametrize("value", [3, True, "text", 2.5, 2**70, b"bytes"])
+def test_numbers_and_texts_beside_a_tensor_are_compared(value):
+    def verdict(other):
+        return str(prove(*_ending(lambda h: (h, value if isinstance(h, torch.Tensor) else other)), INPUTS).verdict)
+
+    assert verdict(value) == "CODE_CORRECT"
+    assert verdict(type(value)()) == "CODE_DIFFERS"
+
+
+def test_names_of_attributes_are_no_order():
+    port, original = _ending(lambda h: types.SimpleNamespace(**{"a" if isinstance(h, torch.Tensor) else "b": h}))
+    assert str(prove(port, original, INPUTS).verdict) == "NOT_COMPARABLE"
+
+
+def test_a_loss_reads_what_a_generator_gave():
+    port, original = _ending(_yielded, 2)
+    assert not prove(port, original, INPUTS, loss=lambda outputs: outputs[0].mean())
+
+
+def test_a_graph_ends_where_numpy_leaves():
+    class Port(HeadsPort):
+        def forward(self, x):
+            return paddle.tanh(self.a(x)).numpy(), self.b(x)
+
+    class Original(Heads):
+        def forward(self, x):
+            return torch.tanh(self.a(x)), self.b(x)
+
+    proof = prove(Port(), Original(), INPUTS)
+    assert [mistake.cause for mistake in proof.mistakes] == [Cause.GRAPH_ENDS], str(proof)
