@@ -9,6 +9,7 @@ import pickletools
 import re
 import sys
 import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -321,17 +322,34 @@ def _checked(content: Any, path: Path) -> dict[str, Any]:
         raise ArgumentError("{path} holds a {type}, not a state dict", path=path, type=type(content).__name__)
     if len(content) > MOST:
         raise ArgumentError("{path} holds {count:,} entries; accepted are up to {most:,}", path=path, count=len(content), most=MOST)
-    nested = [str(key)[:100] for key, value in content.items() if isinstance(value, dict)]
+    refuse_dicts_within(content, str(path))
     tensors = {key: value for key, value in content.items() if isinstance(value, (torch.Tensor, np.ndarray))}
-    if nested:
-        raise ArgumentError(
-            "{path} holds dicts ({nested}): load it, and give the one that is the state dict",
-            path=path,
-            nested=joined(", ", nested[:5]),
-        )
     if not tensors:
         raise ArgumentError("{path} holds no tensors", path=path)
     return tensors
+
+
+def refuse_dicts_within(content: Mapping[str, Any], holder: str) -> None:
+    """Nothing, for a dict without dicts.
+
+    Raises:
+        ArgumentError: it holds some, and where the weights lie.
+    """
+    dicts = [key for key, value in content.items() if isinstance(value, Mapping)]
+    if dicts:
+        _, where = max(_counted(content, ""), key=lambda counted: counted[0])
+        names = joined(", ", [str(key)[:100] for key in dicts[:5]])
+        if where:
+            raise ArgumentError("the weights of {holder} lie under {where}: give that part of it", holder=holder, where=where)
+        raise ArgumentError("{holder} holds dicts beside its tensors ({names}): leave them out", holder=holder, names=names)
+
+
+def _counted(content: Mapping[str, Any], where: str) -> Iterator[tuple[int, str]]:
+    """How many tensors a dict holds, and each dict within it, with the keys that lead there."""
+    yield sum(not isinstance(value, Mapping) and hasattr(value, "shape") for value in content.values()), where
+    for key, value in content.items():
+        if isinstance(value, Mapping):
+            yield from _counted(value, f"{where}[{str(key)[:100]!r}]")
 
 
 def _safetensors(path: Path) -> tuple[dict[str, Any], str | None]:

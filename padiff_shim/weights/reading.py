@@ -20,7 +20,7 @@ from ..arguments import path as checked_path
 from ..errors import ArgumentError, described
 from ..frameworks.memory import to_torch
 from ..text import tr
-from .files import read_file
+from .files import read_file, refuse_dicts_within
 from .tree import (
     AS_IS,
     FLAT,
@@ -395,6 +395,7 @@ _ROLES = {
 
 def framework_of_state(state: Dict[str, Any], hint: str | None, arrays: bool = False) -> str:
     """The framework whose names and layouts a state dict has; for arrays their names tell it, or ``hint``."""
+    refuse_dicts_within(state, tr("the state dict"))
     frameworks = set() if arrays else _frameworks(state)
     if len(frameworks) == 1 and None not in frameworks:
         return str(frameworks.pop())

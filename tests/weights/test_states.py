@@ -159,9 +159,12 @@ def test_files_that_are_none(name, tmp_path):
 
 @pytest.mark.compat
 def test_files_with_something_else(tmp_path):
-    torch.save({"model": tlinear(2, 2).state_dict(), "epoch": 3}, tmp_path / "checkpoint.pt")
-    with pytest.raises(padiff_shim.ArgumentError, match=r"holds dicts \(model\)"):
-        padiff_shim.transfer_weights(tmp_path / "checkpoint.pt", plinear(2, 2))
+    wrapped = {"model": {"ema": tlinear(2, 2).state_dict()}, "optimizer": {0: {"step": torch.zeros(1)}}, "epoch": 3}
+    torch.save(wrapped, tmp_path / "checkpoint.pt")
+    for source in (tmp_path / "checkpoint.pt", wrapped, tlinear(2, 2).state_dict() | {"optimizer": {}}):
+        where = "optimizer" if source is not wrapped and isinstance(source, dict) else r"\['model'\]\['ema'\]"
+        with pytest.raises(padiff_shim.ArgumentError, match=where):
+            padiff_shim.transfer_weights(source, plinear(2, 2))
     with pytest.raises(padiff_shim.ArgumentError, match=r"accepted: \.pdparams, \.pt"):
         padiff_shim.transfer_weights(tmp_path / "weights.npz", plinear(2, 2))
 
