@@ -166,7 +166,11 @@ def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]
         kwargs |= named
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
-    return {name: value for name, value in bound.arguments.items() if value is not unknown}
+    return {name: value for name, value in bound.arguments.items() if value is not unknown and unknown not in _several(value)}
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else ()
 
 
 _READ_AGAIN = (

@@ -6,9 +6,6 @@ right with buffers of its own, which may mean something else to it? And does a b
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +13,7 @@ import numpy as np
 import paddle
 import torch
 
-from ..dispatch.call_site import CallSite, at_line
+from ..dispatch.call_site import at_line
 from ..frameworks.memory import TORCH_DTYPES
 from ..text import joined, listed, tr
 from ..trees import as_array, copied
@@ -26,6 +23,7 @@ from ..weights.transfer import made_before
 from . import agreement
 from .agreement import Array, RunOutcome
 from .causes import values_differ
+from .expressions import registered
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from .held_values import fill, holding, tensors_of
 from .locate import UNIT, with_rounding_of
@@ -33,7 +31,6 @@ from .programs import ModelSide, PaddleSide, TorchSide, attempted
 from .proof import Proof
 from .trace import Model, TraceOperand, Value
 
-_REGISTERING = ("register_buffer", "create_parameter", "add_parameter")
 WITH_BUFFERS = "+buffers"  # behind a word of weights=: buffers that differ are none of the code's
 
 
@@ -159,33 +156,8 @@ def _tensor(array: Array) -> torch.Tensor:
 def _place(layers: dict[str, Model], name: str) -> ProgramPlace | None:
     """The line that registers a buffer; None where no class of the layer's shows it."""
     path, _, own = name.rpartition(".")
-    site = _registered(type(layers[path]), own) if path in layers else None
+    site = registered(type(layers[path]), own) if path in layers else None
     return None if site is None else ProgramPlace.at(site, path, f"register_buffer({own!r})")
-
-
-def _registered(kind: type, name: str) -> CallSite | None:
-    """The line of a class that registers or assigns a buffer: under its name, else under one that the program makes."""
-    made_up: CallSite | None = None
-    for function in (function for owner in kind.__mro__ for function in vars(owner).values() if inspect.isfunction(function)):
-        code = function.__code__
-        try:
-            lines, first = inspect.getsourcelines(function)
-            tree = ast.parse(textwrap.dedent("".join(lines)))
-        except (OSError, SyntaxError):
-            continue
-        for node in ast.walk(tree):
-            site = CallSite(code.co_filename, first - 1 + getattr(node, "lineno", 1), code.co_name)
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if any(isinstance(target, ast.Attribute) and target.attr == name for target in targets):
-                return site
-            if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in _REGISTERING:
-                continue
-            named = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
-            if any(isinstance(word, ast.Constant) and word.value == name for word in named):
-                return site
-            if named and not isinstance(named[0], ast.Constant):
-                made_up = made_up or site
-    return made_up
 
 
 # ---- A buffer of zeros hides what is done with it: an added bias, a factor, a choice. Zeros behind zeros hide gradients, too.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -31,7 +30,7 @@ from .match import (
     value_taken_for,
     with_bias,
 )
-from .trace import Key, Model, Step, TraceCall, TraceOperand, Value
+from .trace import Arranged, Key, Model, TraceCall, TraceOperand, Value
 
 WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
@@ -204,7 +203,7 @@ _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
 
 def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other: the first answer of these functions."""
-    for rule in (_of_tables, _of_kind, _of_writes, _of_indices, _of_names, _of_operands):
+    for rule in (_of_tables, _of_kind, _of_writes, _of_indices, _of_parts, _of_names, _of_operands):
         if (difference := rule(matching, original, port)) is not None:
             return difference
     return Cause.UNKNOWN, tr("{port} gives other values than {original}", port=port, original=original)
@@ -272,6 +271,12 @@ def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tup
         elif not matching.same(expected.value, actual.value) and not _complementary(expected, actual):
             return values_differ(meant, actual)
     return None
+
+
+def _of_parts(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
+    """Parts of one value that is arranged otherwise."""
+    arranged = _arranged(matching, CallPair(original, port)) if original.moves and original.name == port.name else None
+    return None if arranged is None or len(original.operands) > 1 else arrangement_differs(*arranged)
 
 
 def _of_names(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
@@ -385,9 +390,9 @@ def _is_same_of_constants(call: TraceCall, other: TraceCall) -> bool:
 
 
 def takes_others(matching: Matching, call: TraceCall, other: TraceCall) -> bool:
-    """Whether two calls take different elements out of the same operands: another layer's state, another part."""
+    """Whether two calls take different elements out of the same operands: another layer's state, another part, or arrangement."""
     alike = call.name == other.name and call.moves and len(call.operands) == len(other.operands)
-    if not alike or not unlike_attributes(call, other):
+    if not alike or not (unlike_attributes(call, other) or _arranged(matching, CallPair(call, other))):
         return False
     return all(matching.same(operand.value, partner.value) for operand, partner in zip(call.operands, other.operands))
 
@@ -553,7 +558,8 @@ def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[C
         fed = any(matching.same(two.value, other.value) for two in alone.operands)
         if kind(other.value.node) == kind(alone) and not fed:
             if takes_others(matching, alone, other.value.node) or _joins_otherwise(matching, alone, other.value.node):
-                return (*difference_of(matching, alone, other.value.node), following)
+                cause, text = difference_of(matching, alone, other.value.node)
+                return cause, text, CallPair(alone, other.value.node) if cause is Cause.ORDER else following
             return Cause.OPERAND, different_sources(operand, other), following
     return None
 
@@ -638,6 +644,8 @@ class CallDifference:
         write, arguments: what to write at the call of Paddle's API, and the names of its arguments; ``spelled``: that call with
             these arguments as they are.
         rewrite: the change of the port's lines that mends it.
+        attribute: of the port's layer, that holds the other value; "" where none does.
+        arranged: a value as the original has it, and as the port has it, if the arrangement differs.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
     """
 
@@ -656,6 +664,8 @@ class CallDifference:
     whole: bool = False
     spelled: str = ""
     rewrite: Any = None
+    arranged: Arranged | None = None
+    attribute: str = ""
 
     @property
     def backward(self) -> bool:
@@ -683,10 +693,9 @@ def explain(
     elif cause is Cause.EXTRA and mend is None and not (pair.port and pair.port.backward):
         mend = mend_of_end(end)
     taken = value_taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
-    sites, written = _sites(matching, cause, pair), ""
-    if cause is Cause.ORDER:
-        text, sites, written = _in_order(matching, text, sites, pair)
-    return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, write=written)
+    arranged, pair = _arranged_behind(matching, pair) if cause is Cause.ORDER else (None, pair)
+    sites = _sites(matching, cause, pair, arranged)
+    return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, arranged=arranged)
 
 
 def _ended(pair: CallPair) -> TraceCall | None:
@@ -694,25 +703,6 @@ def _ended(pair: CallPair) -> TraceCall | None:
     operands = pair.port.operands if pair.port is not None and pair.port.backward else []
     makers = [operand.value.maker for operand in operands if not any(operand.value.ends[:2])]
     return next((maker for maker in makers if maker is not None and maker.backward), None)
-
-
-Sites = tuple[CallSite, CallSite] | None
-
-
-def _in_order(matching: Matching, text: str, sites: Sites, pair: CallPair) -> tuple[str, Sites, str]:
-    """The text and the lines of another arrangement, and what to write, where one step of the port's would mend it."""
-    rearranged = _rearranged(matching, pair)
-    if rearranged is None or pair.original is None:
-        return text, sites, ""
-    operand, step, changed = rearranged
-    text = tr(
-        "{role} is arranged by {here}, in the original by {there} (write {write})",
-        role=role(operand),
-        here=step,
-        there=changed,
-        write=changed.written,
-    )
-    return text, (sites[0] if sites else pair.original.site, step.site), changed.written
 
 
 def explain_result(matching: Matching, ends: Sequence[End]) -> CallDifference | None:
@@ -727,34 +717,35 @@ def explain_result(matching: Matching, ends: Sequence[End]) -> CallDifference | 
     return None
 
 
-def explain_order(matching: Matching, ends: Sequence[End]) -> CallDifference | None:
-    """The first result that holds what the original's call gave, laid out otherwise behind that call."""
-    for expected, actual in ends:
+def explain_order(matching: Matching, ends: Sequence[End], results: Sequence[Arranged | None]) -> CallDifference | None:
+    """The first of the models' results that holds what the original's call gave, laid out otherwise behind that call."""
+    for (expected, actual), arranged in zip(ends, results):
         here, there = (None if value is None else value.node for value in (actual, expected))
         if expected is None or actual is None or here is None or there is None or here.backward or kind(here) != kind(there):
             continue
-        results = there.result.tensor, here.result.tensor
-        if matching.same(expected, actual) and results[0].shape == results[1].shape and matching.in_order(expected, *results):
+        made = there.result.tensor, here.result.tensor
+        if matching.same(expected, actual) and made[0].shape == made[1].shape and matching.in_order(expected, *made):
             text = tr("the model's result holds the elements of {call} in another order than the original's", call=here.function)
-            return CallDifference(Cause.ORDER, text, there, here, None)
+            return CallDifference(Cause.ORDER, text, there, here, None, arranged=arranged)
     return None
 
 
-def explain_shape(matching: Matching, ends: Sequence[CallPair]) -> CallDifference | None:
-    """The first pair of calls that give the same elements in another shape (``keepdim``)."""
-    for original, port in ends:
+def explain_shape(matching: Matching, results: Sequence[Arranged]) -> CallDifference | None:
+    """The first of the models' results that have the same elements in another shape (``keepdim``)."""
+    for expected, actual in results:
+        original, port = expected.value.node, actual.value.node
         if original and port:
-            shapes = (list(node.result.tensor.shape) for node in (port, original))
+            shapes = (list(side.tensor.shape) for side in (actual, expected))
             text = tr("the result has shape {shape}, in the original {expected}", **dict(zip(("shape", "expected"), shapes)))
             unlike = original.name == port.name and unlike_attributes(original, port)
             if unlike:
                 return CallDifference(*difference_of(matching, original, port), original, port, None)
-            text, sites, written = _in_order(matching, text, None, CallPair(original, port))
-            return CallDifference(Cause.ORDER, text, original, port, None, sites, write=written)
+            arranged = _arranged(matching, CallPair(original, port)) or (expected, actual)
+            return CallDifference(Cause.ORDER, text, original, port, None, arranged=arranged)
     return None
 
 
-def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, CallSite] | None:
+def _sites(matching: Matching, cause: Cause, pair: CallPair, arranged: Arranged | None) -> tuple[CallSite, CallSite] | None:
     """The first steps in which both lay an operand out differently, or the calls that join its parts in another order."""
     if pair.original is None or pair.port is None:
         return None
@@ -762,55 +753,46 @@ def _sites(matching: Matching, cause: Cause, pair: CallPair) -> tuple[CallSite, 
         apart = [two for two in zip(pair.original.operands, pair.port.operands) if not matching.same(two[0].value, two[1].value)]
         joins = [(operand.value.node, other.value.node) for operand, other in apart]
         return next(((a.site, b.site) for a, b in joins if a and b and _joins_otherwise(matching, a, b)), None)
-    if cause is not Cause.ORDER:
+    if arranged is None:
         return None
-    for operand, other in zip(pair.original.operands, pair.port.operands):
-        if operand.tensor.shape != other.tensor.shape or not matching.in_order(operand.value, operand.tensor, other.tensor):
-            steps = zip_longest(operand.way, other.way)
-            step, our = next(((a, b) for a, b in steps if not (a and b and (a.shape, a.order) == (b.shape, b.order))), (None, None))
-            return (step.site if step else pair.original.site), (our.site if our else pair.port.site)
-    return None
+    steps = zip_longest(*(side.way for side in arranged))
+    step, our = next(((a, b) for a, b in steps if not (a and b and (a.shape, a.order) == (b.shape, b.order))), (None, None))
+    return (step.site if step else pair.original.site), (our.site if our else pair.port.site)
 
 
-def _rearranged(matching: Matching, pair: CallPair) -> tuple[TraceOperand, Step, Step] | None:
-    """An operand of the port, a step of its way, and with which step in its place it is arranged as the original's."""
-    for operand, other in zip(pair.original.operands, pair.port.operands) if pair.original and pair.port else ():
-        if operand.way == other.way or operand.tensor.numel() != other.tensor.numel():
-            continue
-        if matching.same(operand.value, other.value) and matching.in_order(operand.value, operand.tensor, other.tensor):
-            continue
-        orders = [step.order for step in operand.way if step.order]
-        for at, step in sorted(enumerate(other.way), key=lambda numbered: not numbered[1].order):
-            wanted = (
-                [*orders, *itertools.permutations(range(len(step.order)))] if step.order else itertools.permutations(step.shape)
-            )
-            for axes in wanted if len(step.shape) <= _MOST_AXES else orders:
-                changed = step._replace(order=axes) if step.order else step._replace(shape=axes)
-                tensor = _arranged(other.value.tensor, (*other.way[:at], changed, *other.way[at + 1 :]))
-                if tensor is None or tensor.shape not in (operand.tensor.shape, other.tensor.shape):
-                    continue
-                if _begins_as(tensor, operand.tensor) and matching.in_order(operand.value, operand.tensor, tensor):
-                    return other, step, changed
-    return None
+def _arranged_behind(matching: Matching, pair: CallPair) -> tuple[Arranged | None, CallPair]:
+    """What is arranged otherwise, and for which calls: these, or those that take the parts which they read."""
+    arranged = _arranged(matching, pair)
+    if arranged is not None or pair.original is None or pair.port is None:
+        return arranged, pair
+    expected, actual, _ = _factors(pair.original, pair.port)
+    for operand, other in zip(expected, actual):
+        behind = CallPair(operand.value.node, other.value.node)
+        if (arranged := _arranged(matching, behind)) is not None:
+            return arranged, behind
+        if (value := _rearranged(operand.value)) is not None and matching.same(value, other.value):
+            return (operand._replace(value=value, way=()), other), pair
+    return None, pair
 
 
-_MOST_AXES = 6
+def _rearranged(value: Value) -> Value | None:
+    """What a call has made a value of that holds the same elements (``pixel_shuffle``); None of any other call."""
+    source = value.node.operands[0].value if value.node is not None and len(value.node.operands) == 1 else None
+    same = source is not None and source.count == value.count and torch.equal(source.sorted, value.sorted)
+    return source if same else None
 
 
-def _arranged(tensor: torch.Tensor, way: Sequence[Step]) -> torch.Tensor | None:
-    """A value's elements, laid out by some steps; None if they do not fit."""
-    try:
-        for step in way:
-            tensor = step.applied(tensor)
-    except (RuntimeError, ValueError, IndexError):
+def _arranged(matching: Matching, pair: CallPair) -> Arranged | None:
+    """The first operand that both calls read in another arrangement."""
+    if pair.original is None or pair.port is None:
         return None
-    return tensor
-
-
-def _begins_as(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether the first elements of two tensors may be the same, which is quick to tell."""
-    first, beside = (side[(0,) * (side.dim() - 1)] if side.dim() else side for side in (tensor, other))
-    return first.numel() != beside.numel() or torch.allclose(first, beside, 1e-6, 1e-9, equal_nan=True)
+    expected, actual, _ = _factors(pair.original, pair.port)
+    for operand, other in (*zip(expected, actual), *zip(expected, actual[::-1])):
+        if matching.same(operand.value, other.value) and not (
+            operand.tensor.shape == other.tensor.shape and matching.in_order(operand.value, operand.tensor, other.tensor)
+        ):
+            return operand, other
+    return None
 
 
 def _from_the_first(
@@ -853,6 +835,9 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
         instead = call_in_its_place(matching, alone, following, pairs)
         if instead is not None:
             return Cause.OTHER_OP, tr("{port} in place of {original}", port=instead, original=alone), CallPair(alone, instead)
+        moved = not alone.backward and _rearranged(alone.result) is not None
+        if moved and _arranged_behind(matching, following)[0] is not None:
+            return Cause.ORDER, tr("what {original} gives is arranged by other steps", original=alone), following
         return Cause.MISSING, missing_text(alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))

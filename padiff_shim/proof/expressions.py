@@ -8,12 +8,13 @@ import inspect
 import itertools
 import linecache
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..dispatch.call_site import is_library
+from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from .arguments import ApiCall, Name, parsed
 from .trace import Value
@@ -219,6 +220,14 @@ class ValueSource(NamedTuple):
         bare = isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant))
         return Rewrite.of(self.file, [(self.node, f"({text})" if within and not bare else text)])
 
+    def replaced_or_left_out(self, text: str) -> Iterator[Rewrite]:
+        """The same; first without the statement, where this would give a name what it has."""
+        statement = _parents(self.file).get(self.node)
+        if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [text]:
+            place = statement.lineno, statement.col_offset, statement.end_lineno or 0, statement.end_col_offset or 0
+            yield Rewrite(self.file, frozenset([Edit(*place, "")]))
+        yield self.replaced_by(text)
+
 
 def operands_detached(file: str, line: int) -> Iterator[Rewrite]:
     """A line with one of its operands detached."""
@@ -286,3 +295,33 @@ def source_of_value(value: Value) -> ValueSource | None:
         parameters = {arg.arg for arg in function.args.args}
         name = "" if any(stored[name] > (name not in parameters) for name in names) else ast.unparse(node)
     return ValueSource(call.file, node, name)
+
+
+# ---- Where a class makes what its layers hold.
+
+_REGISTERING = ("register_buffer", "create_parameter", "add_parameter")
+
+
+def registered(kind: type, name: str) -> CallSite | None:
+    """The line of a class that registers or assigns a buffer: under its name, else under one that the program makes."""
+    made_up: CallSite | None = None
+    for function in (function for owner in kind.__mro__ for function in vars(owner).values() if inspect.isfunction(function)):
+        code = function.__code__
+        try:
+            lines, first = inspect.getsourcelines(function)
+            tree = ast.parse(textwrap.dedent("".join(lines)))
+        except (OSError, SyntaxError):
+            continue
+        for node in ast.walk(tree):
+            site = CallSite(code.co_filename, first - 1 + getattr(node, "lineno", 1), code.co_name)
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if any(isinstance(target, ast.Attribute) and target.attr == name for target in targets):
+                return site
+            if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in _REGISTERING:
+                continue
+            named = [*node.args[:1], *(word.value for word in node.keywords if word.arg == "name")]
+            if any(isinstance(word, ast.Constant) and word.value == name for word in named):
+                return site
+            if named and not isinstance(named[0], ast.Constant):
+                made_up = made_up or site
+    return made_up

@@ -40,6 +40,7 @@ from .agreement import (
     floor_of,
     rounding_noise,
 )
+from .arrangements import laid_as
 from .bits.source import in_place
 from .causes import (
     BACKWARD,
@@ -54,14 +55,15 @@ from .causes import (
     unlike_attributes,
 )
 from .findings import Cause, Mistake, Stage
-from .match import CallPair, Matching, wrong_calls
+from .match import Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rules import Evidence, diagnosed
-from .trace import FUSED_ATTENTION, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
+from .trace import FUSED_ATTENTION, Arranged, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
 MOST = 64  # mistakes that are mended in one search
+_MENDS = 2  # the change of a line makes both agree
 
 
 @dataclass
@@ -207,6 +209,7 @@ class _MistakeSearch:
         self._moved: list[list[RunOutcome]] | None = None  # runs of both with other roundings of the tables that one of them has
         self._alone = ""  # a note on those tables
         self._ended = False
+        self._mends = True  # whether the last difference's change of a line makes both agree, if it has one
         self._rest: str | None = None
 
     @property
@@ -276,6 +279,8 @@ class _MistakeSearch:
                 self._note_effect(confirmed, before)
                 confirmed = len(self._differences)
             if self.agree(forward=forward):
+                if self._differences and not (self._mends or self._alone):  # the line is another, or not the whole mistake
+                    self._differences[-1] = replace(self._differences[-1], rewrite=None)
                 return
             difference = self._next(forward=forward)
             if difference is None:
@@ -297,26 +302,32 @@ class _MistakeSearch:
             return None
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
         training = self._sides[1].model.training
-        evidence = Evidence(self._original.trace, self._port.trace, matching, self._forced.keys(), training, answering=answering)
+        agreed, whole = _agreeing(matching, self._original, self._port), forward or difference.part == FORWARD
+        helps = functools.cache(functools.partial(self._helps, agreed, forward=whole))
+        evidence = Evidence(
+            *(self._original.trace, self._port.trace, matching, self._forced.keys(), training), answering=answering, helps=helps
+        )
         difference = diagnosed([difference], evidence)[0]
-        helps = difference.rewrite is None or self._helps(difference.rewrite.patch(), _agreeing(matching, self._port.trace))
-        return difference if helps else replace(difference, rewrite=None)
+        result = _MENDS if difference.rewrite is None else helps(difference.rewrite.patch())
+        self._mends = result == _MENDS
+        return difference if result else replace(difference, rewrite=None)
 
-    def _helps(self, patch: Patch | None, agreed: int) -> bool:
-        """Whether both agree in more with another line; before Python 3.11 it is not tried."""
+    def _helps(self, agreed: int, patch: Patch | None, *, forward: bool) -> int:
+        """Whether both agree in more with other lines, or in all; before Python 3.11 it is not tried."""
         if patch is None or sys.version_info < (3, 11):
-            return patch is not None
+            return _MENDS if patch is not None else 0
         try:
             with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}) as changed:
                 if not changed:  # one of several functions of a name, which cannot be told apart
-                    return True
+                    return _MENDS
                 outcome = self._run_mended()
         except Exception as error:  # whatever the changed line raises
             let_pass(error)
-            return False
-        after = _agreeing(Matching(self._original.trace, outcome.trace, self._tolerance), outcome.trace)
+            return 0
+        matching = Matching(self._original.trace, outcome.trace, self._tolerance)
+        after = _agreeing(matching, self._original, outcome)
         outcome.trace.forget()
-        return after > agreed
+        return 0 if after <= agreed else 1 if self._agreement.breach(outcome, forward=forward) else _MENDS
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
         """Where the port's gradient goes back, and the original's graph ends."""
@@ -438,10 +449,14 @@ class _MistakeSearch:
         return True
 
 
-def _agreeing(matching: Matching, port: Trace) -> int:
-    """How many values that the original computes the port computes, too, less those that the port alone computes."""
-    alone = (value for node in port.nodes for value in node.values if not matching.is_matched(value))
-    return sum(value.node is not None for value in matching.of_first) - sum(1 for _ in alone)
+def _agreeing(matching: Matching, original: RunOutcome, port: RunOutcome) -> int:
+    """How many values and results of the original's the port computes, too, less those values that the port alone computes."""
+    alone = (value for node in port.trace.nodes for value in node.values if not matching.is_matched(value))
+    results = 0
+    for expected, actual in _outputs(original, port):
+        ends = _end(original.trace, expected), _end(port.trace, actual)
+        results += expected.shape == actual.shape and _same(matching, *ends, expected, actual)
+    return sum(value.node is not None for value in matching.of_first) + results - sum(1 for _ in alone)
 
 
 def _alike(before: Sequence[torch.Tensor | None], other: Sequence[torch.Tensor | None]) -> bool:
@@ -491,16 +506,18 @@ def _first_difference(
     ``of_gradients``: it is looked for in the backward first: behind outputs that agree the forward may be written otherwise.
     """
     wrong: list[tuple[Value | None, Value | None]] = []
-    shapes: list[CallPair] = []
+    results: list[Arranged | None] = []  # those that are wrong
+    shapes: list[Arranged] = []
     for expected, actual in arrays:
         original_end, port_end = _end(original.trace, expected), _end(port.trace, actual)
         if not _same(matching, original_end, port_end, expected, actual):
             wrong.append((original_end, port_end))
-        elif expected.shape != actual.shape and original_end and port_end:
-            shapes.append(CallPair(original_end.node, port_end.node))
+            results.append(_as_results(original_end, port_end, expected, actual))
+        elif expected.shape != actual.shape and (of_shapes := _as_results(original_end, port_end, expected, actual)):
+            shapes.append(of_shapes)
     if not wrong:
         return explain_shape(matching, shapes)
-    if (laid_otherwise := explain_order(matching, wrong)) is not None:
+    if (laid_otherwise := explain_order(matching, wrong, results)) is not None:
         return laid_otherwise
     # Values that agree, though not in their places.
     turned = {
@@ -523,6 +540,14 @@ def _first_difference(
         if (difference := explain(matching, original_calls, port_calls, wrong[0])) is not None:
             return difference
     return explain_result(matching, wrong)
+
+
+def _as_results(original_end: Value | None, port_end: Value | None, expected: Array, actual: Array) -> Arranged | None:
+    """Two results of the models with the steps that lay their values out so."""
+    if original_end is None or port_end is None:
+        return None
+    expected, actual = np.ascontiguousarray(expected), np.ascontiguousarray(actual)
+    return laid_as(original_end, torch.from_numpy(expected)), laid_as(port_end, torch.from_numpy(actual))
 
 
 def _in_forward(value: Value) -> bool:

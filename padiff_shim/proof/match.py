@@ -122,6 +122,8 @@ class Matching:
     def _partner(self, value: Value, candidates: Iterable[Value]) -> Value | None:
         """The candidate with the same elements; of several the one of the same op, then the nearest in order."""
         partners = [candidate for candidate in candidates if self.same(candidate, value)]
+        if value in self._shuffled and value.node is not None and value.node.moves:  # by a roll: it lies as that of its shape does
+            partners = [partner for partner in partners if partner.tensor.shape == value.tensor.shape]
         if not partners:
             return None
         place, name = _place(value)

@@ -16,6 +16,7 @@ import torch
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
+from ..present.annotations import Patch
 from .arguments import ApiCall, as_read, shown, value_of
 from .bits.source import PortNames, aliases
 from .bits.spelling import replay
@@ -40,6 +41,7 @@ class Evidence:
         tied: whether a weight is one tensor in one program and several in the other.
         defined: ops that Paddle defines differently from Torch for their operands, by name.
         answering: opens what the port's calls run in, while the search goes on.
+        helps: whether both programs agree in more with other lines of the port, which runs with them: 1, or 2 if they then agree.
     """
 
     original: Trace = field(default_factory=Trace)
@@ -50,6 +52,7 @@ class Evidence:
     tied: bool = False
     defined: Mapping[str, Defined] = field(default_factory=dict)
     answering: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
+    helps: Callable[[Patch | None], int] = lambda _: 0
 
 
 class PortWords(CallWords):
@@ -70,7 +73,7 @@ class PortWords(CallWords):
         self._matching, self._answering, self._place, self._only = evidence.matching, evidence.answering, place, named
         read = ((tensor, name) for name, tensor in call.arguments.items() if type(tensor) in TENSOR_TYPES)
         self._read = [(value_of(tensor), tensor, name) for tensor, name in read] if named else []
-        self._read += [] if named else [(value, tensor, ast.unparse(node)) for value, tensor, node in _arguments(call)]
+        self._read += [] if named else [(value, tensor, ast.unparse(node)) for value, tensor, node in tensor_arguments(call)]
         self._held: dict[str, tuple[str, Any]] = {}  # names in a spelling: what the port has for it, and the tensor
         if own is not None:
             self._held["own"] = ast.unparse(place.node), own
@@ -82,8 +85,9 @@ class PortWords(CallWords):
             tensors = {name: tensor for name, (_, tensor) in self._held.items()}
             if _DRAWN.search(text) or self._gives(text, tensors, value, shape):
                 texts = {name: text for name, (text, _) in self._held.items()}
-                tree = PortNames(texts, aliases(names_in(self._place.file)), set()).visit(ast.parse(text, mode="eval"))
-                yield ast.unparse(tree)
+                dense = ast.parse(text.replace(".contiguous()", ""), mode="eval")
+                tree = PortNames(texts, aliases(names_in(self._place.file)), set()).visit(dense)
+                yield _TURNED_TWICE.sub("", ast.unparse(tree))
 
     def _spellings(self, value: Value, shape: Sequence[int]) -> Iterator[str]:
         call, wanted = value.node or value.maker, torch.empty(tuple(shape), device="meta")
@@ -148,7 +152,7 @@ class PortWords(CallWords):
         if partner is None:
             return
         for api in (reader.api for reader in partner.readers if reader.api is not None and not reader.backward):
-            for own, tensor, node in _arguments(api):
+            for own, tensor, node in tensor_arguments(api):
                 if isinstance(node, ast.Name) and self._is_still(node, api.file) and _holds(own, partner):
                     yield node.id, tensor
         source, made = source_of_value(partner), _made(partner)
@@ -188,6 +192,7 @@ _NOISE = {
     **dict.fromkeys(("normal", "randn", "randn_like"), "paddle.randn"),
     **dict.fromkeys(("uniform", "rand", "rand_like"), "paddle.rand"),
 }
+_TURNED_TWICE = re.compile(r"(\.transpose\(\[(?:0, 2, 1|0, 1, 3, 2|1, 0)\]\))\1")  # the last two axes
 _PART = re.compile(r"\[[^\]]*\d")  # of a tensor, or a table of numbers
 _DRAWN = re.compile(r"F\.dropout\(|paddle\.randn?\(")  # other numbers each time
 
@@ -243,7 +248,7 @@ def _narrow(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().float() if tensor.dtype is torch.float64 else tensor.detach()
 
 
-def _arguments(call: ApiCall) -> Iterator[tuple[Value, Any, ast.expr]]:
+def tensor_arguments(call: ApiCall) -> Iterator[tuple[Value, Any, ast.expr]]:
     """The tensors that a line hands to a call, with their elements and their expressions."""
     for name, held in call.arguments.items():
         node = argument_node(call, name)
@@ -265,13 +270,12 @@ def same_numbers(tensor: torch.Tensor, result: torch.Tensor) -> bool:
 # ---- Which expression of the port's is to be another.
 
 
-def rewrite_of(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The change of the port's lines that mends a difference; None where none is known."""
-    for way in (*_WAYS.get(difference.cause, ()), _with_arguments, _with_result):
+def rewrites_of(difference: CallDifference, evidence: Evidence) -> Iterator[Rewrite]:
+    """The changes of the port's lines that may mend a difference."""
+    for way in (*_WAYS.get(difference.cause, ()), _with_arguments, _with_result, _with_reader):
         rewrite = way(difference, evidence)
         if rewrite is not None and rewrite.patch() is not None and not _of_one_turn(rewrite, difference, evidence.port):
-            return rewrite
-    return None
+            yield rewrite
 
 
 def _of_one_turn(rewrite: Rewrite, difference: CallDifference, port: Trace) -> bool:
@@ -304,7 +308,7 @@ def _with_missing(difference: CallDifference, evidence: Evidence) -> Rewrite | N
         if alone and source and made and source.node is made[0].expression:
             places.append((source, *made))
         if reader is not None and reader.api is not None and reader.api.layers < 2:
-            read = [(tensor, node) for own, tensor, node in _arguments(reader.api) if _holds(own, value)]
+            read = [(tensor, node) for own, tensor, node in tensor_arguments(reader.api) if _holds(own, value)]
             places += [(ValueSource(reader.api.file, node, ""), reader.api, tensor) for tensor, node in read]
         for place, call, tensor in places:
             for text in PortWords(evidence, place, call, tensor).texts(last.result, tensor.shape):
@@ -384,7 +388,7 @@ def _with_arguments(difference: CallDifference, evidence: Evidence) -> Rewrite |
         if equal is not None and difference.cause is not Cause.SWAPPED:
             wanted.remove(value)
             own.remove(equal)
-    nodes = list(_arguments(port.api))
+    nodes = list(tensor_arguments(port.api))
     rewrites: list[Rewrite] = []
     for value, other in zip(wanted, own) if len(wanted) == len(own) else ():
         if matching.same(value, other):
@@ -420,6 +424,22 @@ def _with_result(difference: CallDifference, evidence: Evidence) -> Rewrite | No
         return None
     place = ValueSource(call.file, expression, "")
     text = next(PortWords(evidence, place, call).texts(value, call.shape), "")
+    return place.replaced_by(text) if text else None
+
+
+def _with_reader(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
+    """What the original's line makes of a result, in the place of what the port's makes of it: parts that are joined."""
+    original, port = difference.original, difference.port
+    if original is None or port is None or len(original.results) != 1:
+        return None
+    readers = [[reader for reader in call.result.readers if reader.site == call.site] for call in (original, port)]
+    if not all(readers) or readers[0][0].name != readers[1][0].name or not readers[1][0].moves:
+        return None
+    api, value = readers[1][0].api, readers[0][0].result
+    if api is None or api.layers or api.shape is None or api.expression is None:
+        return None
+    place = ValueSource(api.file, api.expression, "")
+    text = next(PortWords(evidence, place, api).texts(value, api.shape), "")
     return place.replaced_by(text) if text else None
 
 

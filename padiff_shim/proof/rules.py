@@ -7,6 +7,7 @@ makes one mistake of all differences of a line, and of a setting.
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,18 +19,20 @@ import torch
 from ..dispatch.call_site import CallSite
 from ..text import fields_of, joined, tr, with_fields
 from .arguments import ApiCall, Constant, Name, OtherArguments, as_read, explained_by_arguments, shown, shown_item, write
+from .arrangements import other_steps
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
     CallDifference,
     advice_on_definition,
     advice_on_missing,
+    role,
     unlike_attributes,
 )
-from .expressions import argument_source, both, reordered_source, with_arguments
+from .expressions import Rewrite, ValueSource, argument_source, both, registered, reordered_source, with_arguments
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .match import Matching, depends_on, kind
-from .rewrites import Evidence, is_one, layer_of, rewrite_of, same_numbers, transposed
+from .rewrites import Evidence, is_one, layer_of, rewrites_of, same_numbers, tensor_arguments, transposed
 from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
@@ -103,6 +106,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
         or difference.backward
         or difference.cause is Cause.WEIGHT
         or difference.write
+        or difference.rewrite
     ):
         return differences
     original, port, matching = difference.original, difference.port, evidence.matching
@@ -118,6 +122,8 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
         for api, nodes in _calls_of_api(difference, evidence):
             if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:
                 continue
+            if difference.arranged is not None and {"perm", "shape"} & api.arguments.keys():
+                continue  # its steps are another rule's
             own = [value for node in nodes for value in node.results]
             within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
             lacking = [value for value in values if value not in matching.of_first]
@@ -248,6 +254,74 @@ _OF_CALLS = (Cause.MISSING, Cause.EXTRA, Cause.PLACE)  # no operator with anothe
 _MASKED = 1e3  # a score that no softmax sees
 
 
+def rearrangements(differences: Differences, evidence: Evidence) -> Differences:
+    """Says which steps of the port lay a value out otherwise, and how its lines would be, which have run so."""
+    difference = differences[-1]
+    matching, original, port = evidence.matching, difference.original, difference.port
+    if matching is None or difference.arranged is None or difference.write or difference.rewrite or not (original and port):
+        return differences
+    own = difference.arranged[1]
+    reader = port.api if own.name else None
+    others = other_steps(difference.arranged, reader, matching.in_order)
+    changed = [(other, rewrite) for other in others for rewrite in other.rewrites(reader)]
+    if (axis := _other_axis(difference)) is not None:
+        changed = [(other, whole) for other, rewrite in changed if (whole := both(rewrite, axis)) is not None]
+    for other, rewrite in changed[:_MOST_TRIED]:
+        patch = rewrite.patch()
+        if patch is not None and evidence.helps(patch):
+            here, there = (", ".join(map(str, steps)) for steps in (other.replaced, other.steps))
+            whose = role(own) if own.name else tr("the model's result")
+            if here and other.new:
+                text = tr("{role} is arranged by {here}, in the original as by {there}", role=whose, here=here, there=there)
+            elif here and there:
+                text = tr("{role} is arranged by {here}, in the original by {there}", role=whose, here=here, there=there)
+            elif here:
+                text = tr("{role} is arranged by {here}, in the original it is not", role=whose, here=here)
+            else:
+                text = tr("{role} is not arranged by {there}, as in the original", role=whose, there=there)
+            origins = [step.site for step in other.steps if not other.new]
+            origins += [difference.sites[0] if difference.sites else original.site]
+            sites = origins[0], port.site._replace(file=patch.file, line=patch.line)
+            return [*differences[:-1], replace(difference, text=text, sites=sites, rewrite=rewrite)]
+    return differences
+
+
+def _other_axis(difference: CallDifference) -> Rewrite | None:
+    """The axis of the original's call in the place of the port's, where both calls take parts along one."""
+    original, port = difference.original, difference.port
+    axes = {name: value for name, value in unlike_attributes(original, port).items() if name == "dim"} if original and port else {}
+    if not axes or port is None or port.api is None:
+        return None
+    return with_arguments(port.api, {name: str(axes["dim"]) for name in ("axis", "dim") if name in port.api.arguments})
+
+
+def repeated_otherwise(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces a call too many that repeats a whole by another op, where the original repeats each element of it."""
+    difference = differences[-1]
+    matching, port = evidence.matching, difference.port
+    if matching is None or port is None or port.name != "repeat" or difference.cause is not Cause.EXTRA:
+        return differences
+    value, repeats = port.operands[0].value, dict(enumerate(port.attributes["repeats"]))
+    original = next((node for node in evidence.original.repeats if matching.same(node.operands[0].value, value)), None)
+    axes = [axis for axis, often in repeats.items() if often > 1]
+    source = argument_source(port.api, "x") if port.api is not None else None
+    if original is None or len(axes) != 1 or source is None or port.api.expression is None:
+        return differences
+    place = ValueSource(port.api.file, port.api.expression, "")
+    rewrite = place.replaced_by(f"paddle.repeat_interleave({source}, {repeats[axes[0]]}, axis={axes[0]})")
+    text = tr("{port} in place of {original}", port=port, original=original)
+    return [*differences[:-1], replace(difference, cause=Cause.OTHER_OP, text=text, original=original, rewrite=rewrite)]
+
+
+def rearranged_operands(differences: Differences, evidence: Evidence) -> Differences:
+    """The same of an operand; a result may be laid out otherwise because of an argument (``keepdim``)."""
+    arranged = differences[-1].arranged
+    return rearrangements(differences, evidence) if arranged is not None and arranged[1].name else differences
+
+
+_MOST_TRIED = 8  # changes of lines, each a run of the port
+
+
 def other_expressions(differences: Differences, evidence: Evidence) -> Differences:
     """Says how the port's line would have it, in its own expressions."""
     difference = differences[-1]
@@ -255,12 +329,32 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
         return differences
     if difference.cause in (Cause.OTHER_OP, Cause.MISSING) and (layer := layer_of(difference, evidence)):
         return [*differences[:-1], replace(difference, write=layer)]
-    rewrite, call = rewrite_of(difference, evidence), difference.port.api if difference.port else None
-    patch = None if rewrite is None else rewrite.patch()
+    rewrite, most = None, 0
+    for other in rewrites_of(difference, evidence):
+        if most < 2 and (helps := evidence.helps(other.patch())) > most:
+            rewrite, most = other, helps
+    patch, call = rewrite.patch() if rewrite else None, difference.port.api if difference.port else None
     if difference.cause is Cause.SWAPPED and patch is not None and call is not None:
         words = {"call": call.symbol or call.name, "write": " ".join(patch.after.split())}
         difference = replace(difference, text=tr("the operands of {call} are exchanged (write {write})", **words))
     return [*differences[:-1], replace(difference, rewrite=rewrite)]
+
+
+def held_otherwise(differences: Differences, evidence: Evidence) -> Differences:
+    """Says which attribute of a layer holds the values that are others: the line that makes them is wrong, not their reader's."""
+    difference = differences[-1]
+    original, port, matching = difference.original, difference.port, evidence.matching
+    unsaid = difference.cause in (Cause.CONSTANT, Cause.WEIGHT) and not (difference.write or difference.rewrite)
+    if matching is None or original is None or port is None or port.api is None or not unsaid:
+        return differences
+    pairs = [pair for pair in zip(original.operands, port.operands) if pair[1].value.node is None]
+    wrong = [own.value for other, own in pairs if not matching.in_order(other.value, other.tensor, own.tensor)]
+    for value, _, node in tensor_arguments(port.api):
+        attribute = ast.unparse(node).removeprefix("self.")
+        same = [other for other in wrong if same_numbers(value.sorted, other.sorted)]
+        if same and isinstance(node, ast.Attribute) and attribute.isidentifier():
+            return [*differences[:-1], replace(difference, attribute=attribute)]
+    return differences
 
 
 def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[ApiCall, list[TraceCall]]]:
@@ -619,7 +713,10 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 
 # While both runs hold their numbers each difference is looked at at once; in the end all of them are.
-RULES_OF_A_SEARCH = (turned_masks, attention_scales, exchanged_arguments, other_expressions)
+RULES_OF_A_SEARCH = (
+    *(turned_masks, attention_scales, repeated_otherwise, rearranged_operands),
+    *(exchanged_arguments, rearrangements, other_expressions, held_otherwise),
+)
 RULES = (
     gradients_of_tied_weights,
     consequences,
@@ -677,7 +774,9 @@ def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model])
 
 def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:
     """The mistake of one difference, with what to write."""
-    sites = difference.sites or (None, None)
+    sites: tuple[CallSite | None, CallSite | None] = difference.sites or (None, None)
+    if difference.attribute and difference.port is not None:
+        sites = sites[0], registered(type(layers.get(difference.port.layer)), difference.attribute)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
     if port is not None and difference.spelled:
         port = replace(port, call=difference.spelled)
@@ -688,5 +787,7 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
         text = joined("", (text, advice_on_missing(difference.original.name, layers.get(path))))
     patch = None if difference.rewrite is None else difference.rewrite.patch()
     write = difference.write or (" ".join(patch.after.split()) if patch else "")
+    if patch and not write:
+        write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
     return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)

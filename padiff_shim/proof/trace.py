@@ -98,15 +98,17 @@ class Value:
         tensor: the elements that it had; two programs may lay them out in different shapes.
         count: how many numbers it holds; a complex element is two.
         readers: the calls that read it.
+        ways: the steps to each other arrangement of its elements that the program made.
         maker: of a constant that a call makes of nothing else: that call, which is none of the trace.
     """
 
-    __slots__ = ("_ends", "_sorted", "count", "label", "maker", "node", "readers", "tensor")
+    __slots__ = ("_ends", "_sorted", "count", "label", "maker", "node", "readers", "tensor", "ways")
 
     def __init__(self, tensor: torch.Tensor, node: TraceCall | None = None, label: str = "") -> None:
         self.tensor, self.node, self.label = tensor, node, label
         self.count = _count(tensor)
-        self.readers: list[TraceCall] = []  # the calls that read it
+        self.readers: list[TraceCall] = []
+        self.ways: list[tuple[Step, ...]] = []
         self.maker: TraceCall | None = None
         self._ends: tuple[float, float, float] | None = None
         self._sorted: torch.Tensor | None = None
@@ -143,19 +145,18 @@ def _without_numbers(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Step(NamedTuple):
-    """A call that lays a value's elements out differently: a reshape to ``shape``, or a transpose, by the order of axes."""
+    """A call that lays a value's elements out differently: a reshape to ``shape``, or a transpose, by the order of axes.
+
+    ``api``: of a port, the call of Paddle's API that it answers.
+    """
 
     shape: tuple[int, ...]
     site: CallSite
     order: tuple[int, ...] = ()
+    api: Any = None
 
     def __str__(self) -> str:
         return f"transpose({list(self.order)})" if self.order else f"reshape({list(self.shape)})"
-
-    @property
-    def written(self) -> str:
-        """The argument of Paddle's call that makes it."""
-        return f"perm={list(self.order)}" if self.order else f"shape={list(self.shape)}"
 
     def applied(self, tensor: torch.Tensor) -> torch.Tensor:
         """The elements of a tensor, laid out so."""
@@ -163,7 +164,7 @@ class Step(NamedTuple):
 
 
 def _step(
-    name: str, operand: torch.Tensor, result: torch.Tensor, arguments: Sequence[tuple[str, Any, bool]], site: CallSite
+    name: str, operand: torch.Tensor, result: torch.Tensor, arguments: Sequence[tuple[str, Any, bool]], site: CallSite, api: Any
 ) -> Step:
     """The step that an operator of :data:`ARRANGING` makes."""
     axes, count = {argument: value for argument, value, _ in arguments}, operand.dim()
@@ -173,7 +174,7 @@ def _step(
     elif name in ("t", "transpose") and count > 1:
         here, there = axes.get("dim0", 0), axes.get("dim1", 1)
         order[here], order[there] = order[there], order[here]
-    return Step(tuple(result.shape), site, tuple(order) if order != sorted(order) else ())
+    return Step(tuple(result.shape), site, tuple(order) if order != sorted(order) else (), api)
 
 
 class TraceOperand(NamedTuple):
@@ -184,6 +185,8 @@ class TraceOperand(NamedTuple):
     tensor: torch.Tensor
     way: tuple[Step, ...]
 
+
+Arranged = tuple[TraceOperand, TraceOperand]  # one value, as the original lays it out and as the port does
 
 _API = {  # operators that no function of Torch's API is called by -> the function that calls them
     **{f"native_{name}": name for name in ("layer_norm", "group_norm", "batch_norm", "dropout")},
@@ -478,7 +481,8 @@ class Capture(WithTables):
             if shape.base in COPIES:
                 self.moved(results[0], operands[0].tensor)
                 self._note_repeat(operands, results[0])
-            self._ways[id(results[0])] = self._way_to(results[0], shape.base, operands[0], arguments)
+            way = self._ways[id(results[0])] = self._way_to(results[0], shape.base, operands[0], arguments)
+            operands[0].value.ways.append(way)
         elif results or written:
             updated = [tensor for tensor in written if results and all(tensor is not result_ for result_ in results)]
             self._note(shape.base, arguments, operands, [*wholes, *(results or written)], updated)
@@ -504,7 +508,7 @@ class Capture(WithTables):
     ) -> tuple[Step, ...]:
         """The steps to a view or copy of an operand."""
         if name in ARRANGING:
-            return (*operand.way, _step(name, operand.tensor, result, arguments, self._where()[0]))
+            return (*operand.way, _step(name, operand.tensor, result, arguments, self._where()[0], self.api))
         if name == "expand":  # whose backward sums: the one view that has a call of its own there
             self._where()
         return operand.way
@@ -571,7 +575,7 @@ class Capture(WithTables):
         result = turn()
         self._is(tensor, operand.value)
         if name in ARRANGING:
-            self._ways[id(tensor)] = (*operand.way, _step(name, before, tensor, arguments, self._where()[0]))
+            self._ways[id(tensor)] = (*operand.way, _step(name, before, tensor, arguments, self._where()[0], self.api))
         return result
 
     def _operand(self, name: str, tensor: torch.Tensor) -> TraceOperand:

@@ -4,6 +4,7 @@ import importlib
 import linecache
 import re
 import sys
+import textwrap
 from dataclasses import asdict
 
 import numpy as np
@@ -235,6 +236,7 @@ WRONG = {
         "F.softmax(q.reshape([2, 6, 4, 2]).transpose([0, 2, 1, 3]), 2)",
         "torch.softmax(q.reshape(2, 6, 2, 4).permute(0, 2, 1, 3), 2)",
     ),
+    "laid otherwise": ("F.relu(q).transpose([0, 2, 1]).reshape([2, 6, 8])", "F.relu(q)"),
     "sum axis": ("q.sum(1)", "q.sum(-1)"),
     "softmax axis": ("F.softmax(q, axis=1)", "torch.softmax(q, -1)"),
     "cumsum": ("paddle.cumsum(q, axis=1)", "torch.cumsum(q, -1)"),
@@ -546,7 +548,6 @@ NAMED = {  # what is no argument: the words, and the causes
         "by 0.353553, the scale=",
     ),
     "name": ("q / float(self.q.weight.shape[0])", "q / 4", "/ 8 against / 4"),
-    "laid otherwise": ("F.relu(q).transpose([0, 2, 1]).reshape([2, 6, 8])", "F.relu(q)", "elements of relu in another order"),
     "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]", "result 1 of split"),
     "waves": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()", "comes from sin (line 16), in the original from cos"),
     "heads": ("F.softmax(q.reshape([2, 6, 4, 2]), -1)", "torch.softmax(q.reshape(2, 6, 2, 4), -1)", "reshape([2, 6, 4, 2])"),
@@ -609,3 +610,495 @@ def test_what_writes_or_ends_is_named_at_its_own_line(kind, tmp_path):
 def _with_lines(file, lines):
     file.write_text(file.read_text().replace("return None", lines))
     return file
+
+
+# Lines of a forward in which elements lie in another order, and the original's behind --; in brackets which line is named, from 0.
+ORDERS = """
+# transpose too many before a call (2)
+w = q.reshape([2, 3, 2, 8])
+w = w[:, :2]
+w = w.transpose([0, 2, 1, 3])
+return paddle.roll(w, [1, 1], [1, 2])
+--
+w = q.reshape(2, 3, 2, 8)
+w = w[:, :2]
+return torch.roll(w, (1, 1), (1, 2))
+
+# transpose too many, of a layer (0)
+w = q.reshape([2, 6, 2, 4]).transpose([0, 1, 3, 2]).reshape([2, 6, 8])
+return self.k(w)
+--
+w = q
+return self.k(w)
+
+# transpose missing before reshape (2)
+h = q.reshape([2, 6, 2, 4])
+h = F.softmax(h, -1)
+return self.k(h.reshape([2, 6, 8]))
+--
+h = q.reshape(2, 6, 2, 4)
+h = torch.softmax(h, -1)
+return self.k(h.transpose(1, 2).reshape(2, 6, 8))
+
+# heads split as b h n d (0)
+h = q.reshape([2, 2, 6, 4])
+m = k.reshape([2, 6, 2, 4]).transpose([0, 2, 1, 3])
+a = F.softmax(h @ m.transpose([0, 1, 3, 2]), -1)
+return a @ m
+--
+h = q.reshape(2, 6, 2, 4).transpose(1, 2)
+m = k.reshape(2, 6, 2, 4).transpose(1, 2)
+a = torch.softmax(h @ m.transpose(2, 3), -1)
+return a @ m
+
+# heads as d h (0)
+h = q.reshape([2, 6, 4, 2]).transpose([0, 3, 1, 2])
+m = k.reshape([2, 6, 2, 4]).transpose([0, 2, 1, 3])
+return F.softmax(h @ m.transpose([0, 1, 3, 2]), -1) @ m
+--
+h = q.reshape(2, 6, 2, 4).transpose(1, 2)
+m = k.reshape(2, 6, 2, 4).transpose(1, 2)
+return torch.softmax(h @ m.transpose(2, 3), -1) @ m
+
+# heads put back without transpose (2)
+h = q.reshape([2, 6, 2, 4]).transpose([0, 2, 1, 3])
+h = F.softmax(h @ h.transpose([0, 1, 3, 2]), -1) @ h
+h = h.reshape([2, 6, 8])
+return self.k(h)
+--
+h = q.reshape(2, 6, 2, 4).transpose(1, 2)
+h = torch.softmax(h @ h.transpose(2, 3), -1) @ h
+h = h.transpose(1, 2).reshape(2, 6, 8)
+return self.k(h)
+
+# reshape for transpose (0)
+h = q.reshape([2, 8, 6])
+return F.softmax(h, -1)
+--
+h = q.transpose(1, 2)
+return torch.softmax(h, -1)
+
+# transpose for reshape (0)
+h = q.transpose([0, 2, 1])
+return F.softmax(h, -1)
+--
+h = q.reshape(2, 8, 6)
+return torch.softmax(h, -1)
+
+# flatten of another order (0)
+h = q.reshape([2, 2, 3, 8]).transpose([0, 3, 1, 2]).flatten(1)
+return F.softmax(h, -1)
+--
+h = q.reshape(2, 2, 3, 8).flatten(1)
+return torch.softmax(h, -1)
+
+# flatten channels last (3)
+c = q.transpose([0, 2, 1]).reshape([2, 8, 2, 3])
+c = F.relu(c)
+t = c.flatten(2)
+return F.linear(t.reshape([2, 6, 8]), self.k.weight, self.k.bias)
+--
+c = q.transpose(1, 2).reshape(2, 8, 2, 3)
+c = F.relu(c)
+t = c.flatten(2).transpose(1, 2)
+return self.k(t)
+
+# patches in another order (0)
+p = q.reshape([2, 2, 3, 2, 4]).transpose([0, 3, 1, 2, 4])
+p = p.reshape([2, 2, 24])
+return F.softmax(p, -1)
+--
+p = q.reshape(2, 2, 3, 2, 4).permute(0, 3, 2, 1, 4)
+p = p.reshape(2, 2, 24)
+return torch.softmax(p, -1)
+
+# patch rows and columns (1)
+p = q.reshape([2, 4, 12]).reshape([2, 1, 2, 2, 3, 4])
+p = p.transpose([0, 2, 4, 3, 5, 1]).reshape([2, 6, 8])
+return self.k(p)
+--
+p = q.reshape(2, 4, 12).reshape(2, 1, 2, 2, 3, 4)
+p = p.permute(0, 2, 4, 5, 3, 1).reshape(2, 6, 8)
+return self.k(p)
+
+# pixel shuffle by hand
+c = q.reshape([2, 4, 3, 4])
+c = c.reshape([2, 2, 2, 1, 3, 4]).transpose([0, 3, 4, 2, 5, 1])
+c = c.reshape([2, 1, 6, 8])
+return self.k(c)
+--
+c = q.reshape(2, 4, 3, 4)
+c = F.pixel_shuffle(c, 2)
+return self.k(c)
+
+# unfold channels (2)
+c = q.reshape([2, 2, 4, 6])
+p = F.unfold(c, 2, strides=2)
+p = p.reshape([2, 2, 4, 6]).transpose([0, 3, 2, 1]).reshape([2, 6, 8])
+return self.k(p)
+--
+c = q.reshape(2, 2, 4, 6)
+p = F.unfold(c, 2, stride=2)
+p = p.transpose(1, 2)
+return self.k(p)
+
+# chunk along a square's other axis (1)
+s = q[:, :4].reshape([2, 4, 8])[:, :, :4]
+a, b = s.chunk(2, axis=1)
+return F.sigmoid(a).sum([1, 2]) * b.sum([1, 2])
+--
+s = q[:, :4].reshape(2, 4, 8)[:, :, :4]
+a, b = s.chunk(2, -1)
+return torch.sigmoid(a).sum((1, 2)) * b.sum((1, 2))
+
+# q and k exchanged in a split (1)
+b, a = paddle.split(q, 2, axis=-1)
+s = a @ b.transpose([0, 2, 1])
+return F.softmax(s, -1)
+--
+a, b = torch.chunk(q, 2, -1)
+s = a @ b.transpose(1, 2)
+return torch.softmax(s, -1)
+
+# value and gate of a chunk
+a, b = q.chunk(2, axis=-1)
+return F.silu(a) * b
+--
+b, a = q.chunk(2, -1)
+return F.silu(a) * b
+
+# qkv as 3 h d against h 3 d (1)
+t = paddle.concat([q, k, q * 0.5], -1)
+a, b, c = t.reshape([2, 6, 3, 2, 4]).unbind(2)
+return F.softmax(a, -1) * b + c
+--
+t = torch.cat([q, k, q * 0.5], -1)
+a, b, c = t.reshape(2, 6, 2, 3, 4).unbind(3)
+return torch.softmax(a, -1) * b + c
+
+# qkv order of a permute (2)
+t = paddle.concat([q, k, q * 0.5], -1).reshape([2, 6, 3, 2, 4]).transpose([2, 0, 3, 1, 4])
+a, b, c = t[1], t[0], t[2]
+return F.softmax(a @ b.transpose([0, 1, 3, 2]), -1) @ c
+--
+t = torch.cat([q, k, q * 0.5], -1).reshape(2, 6, 3, 2, 4).permute(2, 0, 3, 1, 4)
+a, b, c = t[0], t[1], t[2]
+return torch.softmax(a @ b.transpose(-1, -2), -1) @ c
+
+# stack for concat (0)
+t = paddle.stack([q, k], 1).reshape([2, 6, 16])
+return F.softmax(t, -1)
+--
+t = torch.cat([q, k], -1)
+return torch.softmax(t, -1)
+
+# concat for stack (0)
+t = paddle.concat([q, k], 1).reshape([2, 6, 2, 8])
+return F.softmax(t, -1)
+--
+t = torch.stack([q, k], 2)
+return torch.softmax(t, -1)
+
+# interleaved for halves
+r = paddle.stack([q[..., :4], q[..., 4:]], -1).flatten(2)
+return F.softmax(r * k, -1)
+--
+r = torch.cat([q[..., :4], q[..., 4:]], -1)
+return torch.softmax(r * k, -1)
+
+# NHWC viewed (1)
+c = q.reshape([2, 2, 3, 8])
+c = c.reshape([2, 8, 2, 3])
+return F.avg_pool2d(c, [1, 3])
+--
+c = q.reshape(2, 2, 3, 8)
+c = c.permute(0, 3, 1, 2)
+return F.avg_pool2d(c, (1, 3))
+
+# einsum letters (0)
+s = paddle.einsum('bid,bjd->bji', q, k)
+return F.softmax(s, -1)
+--
+s = torch.einsum('bid,bjd->bij', q, k)
+return torch.softmax(s, -1)
+
+# einsum sums another letter (1)
+s = q.reshape([2, 6, 2, 4])
+s = paddle.einsum('bnhd,bmhd->bhmn', s, k.reshape([2, 6, 2, 4]))
+return F.softmax(s, -1)
+--
+s = q.reshape(2, 6, 2, 4)
+s = torch.einsum('bnhd,bmhd->bhnm', s, k.reshape(2, 6, 2, 4))
+return torch.softmax(s, -1)
+
+# repeat for repeat_interleave (1)
+g = k.reshape([2, 6, 2, 4]).transpose([0, 2, 1, 3])
+g = paddle.tile(g, [1, 2, 1, 1])
+return F.softmax(g @ g.transpose([0, 1, 3, 2]) * q.reshape([2, 6, 4, 2])[:, :, :, :1].transpose([0, 2, 1, 3]), -1)
+--
+g = k.reshape(2, 6, 2, 4).transpose(1, 2)
+g = g.repeat_interleave(2, 1)
+return torch.softmax(g @ g.transpose(2, 3) * q.reshape(2, 6, 4, 2)[:, :, :, :1].transpose(1, 2), -1)
+
+# repeat_interleave for repeat (1)
+t = q.repeat_interleave(2, axis=0)
+return F.softmax(t, -1) * paddle.arange(4).reshape([4, 1, 1]).astype('float32')
+--
+t = q.repeat(2, 1, 1)
+return torch.softmax(t, -1) * torch.arange(4).reshape(4, 1, 1).float()
+
+# broadcast along another axis (2)
+s = q[:, :, :6]
+m = k.mean(-1)
+return F.softmax(s + m.unsqueeze(1), -1)
+--
+s = q[:, :, :6]
+m = k.mean(-1)
+return torch.softmax(s + m.unsqueeze(-1), -1)
+
+# squeeze of another axis (1)
+s = q[:1, :, :1].squeeze(0)
+return F.softmax(q[:, :, :6] + s, -1)
+--
+s = q[:1, :, :1].squeeze(-1)
+return torch.softmax(q[:, :, :6] + s, -1)
+
+# qkv permuted as 3 h d (0)
+t = paddle.concat([q, k, q * 0.5], -1).reshape([2, 6, 3, 2, 4]).transpose([2, 0, 3, 1, 4])
+a, b, c = t[0], t[1], t[2]
+return F.softmax(a @ b.transpose([0, 1, 3, 2]), -1) @ c
+--
+t = torch.cat([q, k, q * 0.5], -1).reshape(2, 6, 2, 3, 4).permute(3, 0, 2, 1, 4)
+a, b, c = t[0], t[1], t[2]
+return torch.softmax(a @ b.transpose(-1, -2), -1) @ c
+
+# helper used twice (0)
+split = lambda t: t.reshape([2, 2, 6, 4])
+a = F.softmax(split(q) @ split(k).transpose([0, 1, 3, 2]), -1)
+return a
+--
+split = lambda t: t.reshape(2, 6, 2, 4).transpose(1, 2)
+a = torch.softmax(split(q) @ split(k).transpose(-1, -2), -1)
+return a
+
+# sizes by name (1)
+b, n, d = x.shape
+h = q.reshape([b, 2, n, d // 2])
+return F.softmax(h, -1).sum(2)
+--
+b, n, d = x.shape
+h = q.reshape(b, n, 2, d // 2).transpose(1, 2)
+return torch.softmax(h, -1).sum(2)
+
+# mT for the wrong operand (0)
+s = q.transpose([0, 2, 1]) @ k
+return F.softmax(s, -1)
+--
+s = k.transpose(1, 2) @ q
+return torch.softmax(s, -1)
+
+# window put back with h and w exchanged (2)
+w = q[:, :4].reshape([2, 2, 2, 2, 2, 2])
+w = F.relu(w)
+w = w.transpose([0, 3, 2, 1, 4, 5]).reshape([2, 4, 8])
+return paddle.roll(w, 1, 1)
+--
+w = q[:, :4].reshape(2, 2, 2, 2, 2, 2)
+w = F.relu(w)
+w = w.permute(0, 1, 3, 2, 4, 5).reshape(2, 4, 8)
+return torch.roll(w, 1, 1)
+
+# transpose at the result (1)
+h = F.relu(q)
+return h.transpose([1, 0, 2])
+--
+h = F.relu(q)
+return h
+
+# transpose missing at the result (1)
+h = F.relu(q)
+return h.reshape([2, 8, 6])
+--
+h = F.relu(q)
+return h.transpose(1, 2)
+
+# mean over tokens laid otherwise (0)
+h = q.reshape([2, 8, 6])
+return self.k(h.mean(-1))
+--
+h = q.transpose(1, 2)
+return self.k(h.mean(-1))
+
+# sequence first (0)
+h = q.reshape([6, 2, 8])
+h = paddle.cumsum(h, 0)
+return h.transpose([1, 0, 2])
+--
+h = q.transpose(0, 1)
+h = torch.cumsum(h, 0)
+return h.transpose(0, 1)
+
+# permutation inverted (0)
+h = q.reshape([2, 6, 2, 4]).transpose([0, 3, 1, 2])
+h = F.softmax(h, -1)
+return h
+--
+h = q.reshape(2, 6, 2, 4).permute(0, 2, 3, 1)
+h = torch.softmax(h, -1)
+return h
+"""
+IN_ORDER = """
+# permute as two transposes
+h = q.reshape([2, 6, 2, 4]).transpose([0, 2, 1, 3]).transpose([0, 1, 3, 2])
+return F.softmax(h, -1)
+--
+h = q.reshape(2, 6, 2, 4).permute(0, 2, 3, 1)
+return torch.softmax(h, -1)
+
+# contiguous missing
+h = q.transpose([0, 2, 1])
+return F.softmax(h.reshape([2, 6, 8]), -1)
+--
+h = q.transpose(1, 2).contiguous()
+return torch.softmax(h.view(2, 6, 8), -1)
+
+# unsqueeze as index
+h = q[:, None]
+return F.softmax(h, -1) * k.unsqueeze(1)
+--
+h = q.unsqueeze(1)
+return torch.softmax(h, -1) * k[:, None]
+
+# stack as concat
+t = paddle.concat([q.unsqueeze(1), k.unsqueeze(1)], 1)
+return F.softmax(t, -1)
+--
+t = torch.stack([q, k], 1)
+return torch.softmax(t, -1)
+
+# repeat_interleave as expand
+g = k.unsqueeze(2).expand([2, 6, 2, 8]).reshape([2, 12, 8])
+return F.softmax(g, -1)
+--
+g = k.repeat_interleave(2, 1)
+return torch.softmax(g, -1)
+
+# einsum as matmul
+s = q @ k.transpose([0, 2, 1])
+return F.softmax(s, -1)
+--
+s = torch.einsum('bid,bjd->bij', q, k)
+return torch.softmax(s, -1)
+
+# einsum's other letters
+s = paddle.einsum('xyz,xwz->xyw', q, k)
+return F.softmax(s, -1)
+--
+s = torch.einsum('bid,bjd->bij', q, k)
+return torch.softmax(s, -1)
+
+# split as slices
+a, b = q[..., :4], q[..., 4:]
+return F.sigmoid(a) * b
+--
+a, b = q.chunk(2, -1)
+return torch.sigmoid(a) * b
+
+# qkv by unbind or by split
+t = paddle.concat([q, k], -1).reshape([2, 6, 2, 8]).transpose([2, 0, 1, 3])
+return F.softmax(t[0], -1) * t[1]
+--
+a, b = torch.cat([q, k], -1).chunk(2, -1)
+return torch.softmax(a, -1) * b
+
+# pixel shuffle by hand
+c = q.reshape([2, 4, 3, 4])
+c = c.reshape([2, 1, 2, 2, 3, 4]).transpose([0, 1, 4, 2, 5, 3])
+c = c.reshape([2, 1, 6, 8])
+return self.k(c)
+--
+c = q.reshape(2, 4, 3, 4)
+c = F.pixel_shuffle(c, 2)
+return self.k(c)
+
+# flatten of the transposed sequence
+h = q.transpose([1, 0, 2])
+h = F.relu(h)
+return h.transpose([1, 0, 2]).flatten(1)
+--
+h = F.relu(q)
+return h.reshape(2, 48)
+"""
+
+
+def _sections(text):
+    """By their names: a port's lines, the original's, and the number of the line that is named."""
+    for section in text.strip().split("\n\n"):
+        head, _, lines = section.partition("\n")
+        name, _, at = head.removeprefix("# ").partition(" (")
+        yield name, (*lines.split("\n--\n"), int(at[:-1]) if at else None)
+
+
+ORDERS, IN_ORDER = dict(_sections(ORDERS)), dict(_sections(IN_ORDER))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ORDERS)
+def test_what_is_written_for_another_order_mends_it(kind, tmp_path):
+    port, original, at = ORDERS[kind]
+    proof, model, file, x = _proof_of_lines(port, original, tmp_path)
+    (mistake,) = proof.mistakes
+    assert proof.verdict is ProofVerdict.CODE_DIFFERS
+    assert mistake.fix.patch is not None, str(proof)
+    assert at is None or mistake.fix.line == 16 + at, str(proof)
+    assert at is None or mistake.cause is not Cause.ORDER or mistake.paddle.line == 16 + at, str(proof)
+    mended = tmp_path / "mended.py"
+    mended.write_text(mistake.fix.patch.apply(file.read_text()))
+    assert prove(loaded(mended).Model(), model, x, phase="forward"), mended.read_text()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", IN_ORDER)
+def test_one_order_in_other_words_is_right(kind, tmp_path):
+    proof, *_ = _proof_of_lines(*IN_ORDER[kind][:2], tmp_path)
+    assert proof, str(proof)
+
+
+def _proof_of_lines(port, original, folder):
+    """The proof of a port of these lines, with the original, the port's file, and the input."""
+    torch.manual_seed(0)
+    files = [
+        _with_lines(written(folder, f"order_{name}", name, "None", None), textwrap.indent(lines, " " * 8).strip())
+        for name, lines in (("paddle", port), ("torch", original))
+    ]
+    x = np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32")
+    models = [loaded(file).Model() for file in files]
+    return prove(*models, x, phase="forward"), models[1], files[0], x
+
+
+HELD = """\
+import {framework}
+
+class Model({framework}.nn.{base}):
+    def __init__(self):
+        super().__init__()
+        self.q = {framework}.nn.Linear(8, 11)
+        places = {framework}.arange(6)
+        self.index = {difference} + 5
+
+    def forward(self, x):
+        q = self.q(x)
+        return q @ q.mT + self.q.bias[self.index]
+"""
+
+
+def test_a_table_that_an_attribute_holds_is_named_where_it_is_made(tmp_path):
+    for framework, base, difference in (
+        ("paddle", "Layer", "places.unsqueeze(0) - places.unsqueeze(1)"),
+        ("torch", "Module", "places[:, None] - places[None]"),
+    ):
+        (tmp_path / f"held_{framework}.py").write_text(HELD.format(framework=framework, base=base, difference=difference))
+    port, original = (loaded(tmp_path / f"held_{framework}.py").Model() for framework in ("paddle", "torch"))
+    (mistake, *_) = prove(port, original, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32")).mistakes
+    assert mistake.cause in (Cause.CONSTANT, Cause.WEIGHT)
+    assert mistake.paddle.line == 8, mistake
