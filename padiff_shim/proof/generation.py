@@ -28,11 +28,9 @@ def generation_of(generate: Any) -> Generate | None:
     if generate is None or (isinstance(generate, tuple) and len(generate) == 2 and all(map(callable, generate))):
         return generate
     raise ArgumentError(
-        tr(
-            "generate= is a pair of functions (Paddle's, Torch's) of a model, its arguments and a number of tokens, "
-            "which return new tokens; got {generate}",
-            generate=described(generate),
-        )
+        "generate= is a pair of functions (Paddle's, Torch's) of a model, its arguments and a number of tokens, "
+        "which return new tokens; got {generate}",
+        generate=described(generate),
     )
 
 

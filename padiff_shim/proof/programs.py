@@ -57,11 +57,9 @@ class Inputs:
     def __init__(self, source: Any, dtype: str = "") -> None:
         if not callable(source) and not leaves(source):
             raise ArgumentError(
-                tr(
-                    "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that "
-                    "returns one; got {source}",
-                    source=described(source),
-                )
+                "inputs= is an array or tensor, a tuple or dict of them, or a function of 'paddle' or 'torch' that "
+                "returns one; got {source}",
+                source=described(source),
             )
         self._given, self.dtype = source, dtype
         self._dtypes: dict[int, str] = {}  # by the identity of an array: the dtype of the tensor it was
@@ -72,7 +70,7 @@ class Inputs:
     def _kept(self, value: Any) -> Array:
         array = copied(value)
         if array.dtype.kind in "OSUMm":  # objects, texts and times
-            raise ArgumentError(tr("inputs= holds numbers, got an array of {dtype}", dtype=array.dtype))
+            raise ArgumentError("inputs= holds numbers, got an array of {dtype}", dtype=array.dtype)
         self._dtypes[id(array)] = _dtype_of(value)
         return array
 

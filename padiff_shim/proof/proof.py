@@ -214,7 +214,7 @@ class Proof(ProofAnswer):
 
     def _programs(self) -> Ran:
         if self.ran is None or not self.differences:
-            raise PadiffShimError(tr("no run of the port to measure: {headline}", headline=self.answer))
+            raise PadiffShimError("no run of the port to measure: {headline}", headline=self.answer)
         return self.ran
 
     def bits(self) -> Bitwise:
@@ -306,7 +306,7 @@ class Proof(ProofAnswer):
         'no steps were asked for'
         """
         if isinstance(dtypes, str):
-            raise ArgumentError(tr("dtypes= is a list of names of dtypes, got {dtypes}", dtypes=described(dtypes)))
+            raise ArgumentError("dtypes= is a list of names of dtypes, got {dtypes}", dtypes=described(dtypes))
         names, tokens, ways = (
             [one_of("dtypes", dtype, DTYPES) for dtype in dtypes],
             whole("tokens", tokens),

@@ -56,7 +56,7 @@ def both_losses(loss: Any) -> Losses:
         return loss
     if loss is not None and not callable(loss):
         raise ArgumentError(
-            tr("loss= is a function of the output, or a pair of them (Paddle's, Torch's), got {loss}", loss=described(loss))
+            "loss= is a function of the output, or a pair of them (Paddle's, Torch's), got {loss}", loss=described(loss)
         )
     return loss, loss
 
@@ -198,12 +198,12 @@ class Question:
         self.seed = checked_seed(self.seed)
         whole("steps", self.steps, least=1)
         if self.phase != "train" and (self.optimizer is not None or self.steps != 1):
-            raise ArgumentError(tr("optimizer= and steps= belong to phase='train', not to phase={phase}", phase=repr(self.phase)))
+            raise ArgumentError("optimizer= and steps= belong to phase='train', not to phase={phase}", phase=repr(self.phase))
         self._recipe = Recipe.of(self.optimizer) if self.phase == "train" else None
         if self.equal is not None:
             function("equal", self.equal, marked("two arrays and a name"))
             if self._recipe is not None:
-                raise ArgumentError(tr("equal= judges outputs and gradients: pass phase='forward' or 'both', not 'train'"))
+                raise ArgumentError("equal= judges outputs and gradients: pass phase='forward' or 'both', not 'train'")
 
     def proof(self) -> Proof:
         """The proof; where weights may belong together by their use, they do so if nothing else makes the port right."""

@@ -144,12 +144,10 @@ class Trainer:
         takes_arguments = callable(made) and not self._is_plain() and bool(needed(made))
         if takes_arguments or not (callable(made) or self._optimizers):
             raise ArgumentError(
-                tr(
-                    "{accepted}; for {framework} it returned {made}",
-                    accepted=tr(_ACCEPTED),
-                    framework=framework.title(),
-                    made=tr("a function of arguments") if takes_arguments else described(made),
-                )
+                "{accepted}; for {framework} it returned {made}",
+                accepted=tr(_ACCEPTED),
+                framework=framework.title(),
+                made=tr("a function of arguments") if takes_arguments else described(made),
             )
 
     def step(self, parameters: Mapping[str, Any], gradients: Arrays) -> StepUpdate:
@@ -339,7 +337,7 @@ class Recipe:
         if isinstance(optimizer, tuple) and len(optimizer) == 2 and all(map(callable, optimizer)):
             return cls(optimizer[1], optimizer[0], (optimizer[1], optimizer[0]))
         if optimizer is None or not callable(optimizer):
-            raise ArgumentError(tr("{accepted}, got {optimizer}", accepted=tr(_ACCEPTED), optimizer=described(optimizer)))
+            raise ArgumentError("{accepted}, got {optimizer}", accepted=tr(_ACCEPTED), optimizer=described(optimizer))
         return cls(lambda model: optimizer("torch", model), lambda model: optimizer("paddle", model), (optimizer, optimizer))
 
     def trainer(self, framework: str, model: Model) -> Trainer:
@@ -355,12 +353,10 @@ def _named(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     kind = PADDLES_KINDS.get(name)
     if kind is None or not hasattr(paddle.optimizer, name):
         raise ArgumentError(
-            tr(
-                "optimizer={name} is none of the names {names}. {accepted}",
-                name=repr(name),
-                names=joined(", ", PADDLES_KINDS),
-                accepted=tr(_ACCEPTED),
-            )
+            "optimizer={name} is none of the names {names}. {accepted}",
+            name=repr(name),
+            names=joined(", ", PADDLES_KINDS),
+            accepted=tr(_ACCEPTED),
         )
     make = functools.partial(getattr(torch.optim, kind.name), lr=_RATE, **({"momentum": 0.9} if name == "Momentum" else {}))
     example = make([torch.nn.Parameter(torch.zeros(1))])

@@ -35,9 +35,7 @@ def present(folder: Path, rank: int | None = None) -> list[Path]:
     try:
         names = sorted(os.listdir(folder)) if folder.exists() else []
     except OSError as error:
-        raise FileError(
-            tr("the folder {folder} cannot be read: {strerror}", folder=folder, strerror=error.strerror or error)
-        ) from None
+        raise FileError("the folder {folder} cannot be read: {strerror}", folder=folder, strerror=error.strerror or error) from None
     matches = [(RECORDS.fullmatch(name) or VALUES.fullmatch(name), name) for name in names]
     return [folder / name for match, name in matches if match and rank in (None, int(match[1]))]
 

@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import ArgumentError, described
-from ..text import tr
 from .tensors import Tensor
 
 Weights = Mapping[str, Tensor]  # those with which a rank begins, by name
@@ -31,13 +30,13 @@ class NameMap:
 
     def __init__(self, names: Mapping[str, str] | None) -> None:
         if not isinstance(names, Mapping | None):
-            raise ArgumentError(tr("names= is a table of patterns of paths, got {names}", names=described(names)))
+            raise ArgumentError("names= is a table of patterns of paths, got {names}", names=described(names))
         self._patterns: list[tuple[str, re.Pattern[str], str]] = []
         self.used: set[str] = set()
         for pattern, path in (names or {}).items():
             if not isinstance(pattern, str) or not pattern or not isinstance(path, str) or path.count("*") > pattern.count("*"):
                 entry = f"{described(pattern)}: {described(path)}"
-                raise ArgumentError(tr("names= maps patterns to paths that have at most as many *, got {entry}", entry=entry))
+                raise ArgumentError("names= maps patterns to paths that have at most as many *, got {entry}", entry=entry)
             regular = "(.*?)".join(map(re.escape, pattern.split("*")))
             self._patterns.append((pattern, re.compile(rf"{regular}(?=\.|$)"), path))
 

@@ -84,7 +84,7 @@ class Recorded:
         try:
             self._file = EventFile(path, "recording", RECORDING_SCHEMA)
         except LogError as error:
-            raise FileError(tr("{path} is no recording: {error}", path=path, error=error)) from None
+            raise FileError("{path} is no recording: {error}", path=path, error=error) from None
         self.header = self._file.header
         self.rank, self.framework = int(self.header["rank"]), str(self.header["framework"])
 
@@ -292,13 +292,13 @@ def read(folder: Path) -> dict[int, Recorded]:
         FileError: it holds no recording, or one that cannot be read.
     """
     if not folder.exists():
-        raise MissingFileError(tr("the folder {folder} does not exist", folder=folder))
+        raise MissingFileError("the folder {folder} does not exist", folder=folder)
     if not folder.is_dir():
-        raise FileError(tr("{folder} is a file: a recording is a folder", folder=folder))
+        raise FileError("{folder} is a file: a recording is a folder", folder=folder)
     paths = [path for path in present(folder) if RECORDS.fullmatch(path.name)]
     if not paths:
         other = tr(": it holds the log of a compare run, which padiff_shim.load reads") if any(folder.glob("calls-*.jsonl")) else ""
-        raise FileError(tr("{folder} holds no recording (records-rank*-pid*.jsonl){other}", folder=folder, other=other))
+        raise FileError("{folder} holds no recording (records-rank*-pid*.jsonl){other}", folder=folder, other=other)
     by_rank: dict[int, Recorded] = {}
     beside: dict[int, list[str]] = {}
     for recorded in sorted(map(Recorded, paths), key=lambda recorded: ("parent" in recorded.header, recorded.path.name)):

@@ -151,7 +151,7 @@ class Calls(Sequence[Call]):
         try:
             index = operator.index(index)
         except TypeError:
-            raise ArgumentError(tr("calls[...] takes whole numbers and slices, got {index}", index=described(index))) from None
+            raise ArgumentError("calls[...] takes whole numbers and slices, got {index}", index=described(index)) from None
         if not -size <= index < size:
             raise IndexError(f"call {index} of {size}")
         return next(self._calls([places[index]]))
@@ -247,7 +247,7 @@ def _of_moment(step: int | Container[int] | None, muted: bool | None) -> list[_T
     if muted is not None:
         flag("muted", muted)
     if step is not None and (isinstance(step, (str, bytes, bool)) or not isinstance(step, (int, Container))):
-        raise ArgumentError(tr("step= is a number, a range or a set of them, got {step}", step=described(step)))
+        raise ArgumentError("step= is a number, a range or a set of them, got {step}", step=described(step))
     tests: list[_Test] = []
     if step is not None:
         tests.append(lambda record: record.get("step") == step if isinstance(step, int) else record.get("step") in step)

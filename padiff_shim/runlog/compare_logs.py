@@ -42,11 +42,9 @@ def absolute(folder: str | os.PathLike[str]) -> Path:
         return Path(os.path.abspath(folder))
     except OSError as error:
         raise LogError(
-            tr(
-                "the folder {folder} cannot be found: the working directory is gone ({strerror})",
-                folder=os.fspath(folder),
-                strerror=error.strerror,
-            )
+            "the folder {folder} cannot be found: the working directory is gone ({strerror})",
+            folder=os.fspath(folder),
+            strerror=error.strerror,
         ) from None
 
 
@@ -66,12 +64,12 @@ def find(folder: Path) -> list[Path]:
         LogError: there is no such folder, or no log in it.
     """
     if not folder.exists():
-        raise MissingLogError(tr("the folder {folder} does not exist", folder=folder))
+        raise MissingLogError("the folder {folder} does not exist", folder=folder)
     if not folder.is_dir():
-        raise LogError(tr("{folder} is a file: load() takes the folder in which a log lies", folder=folder))
+        raise LogError("{folder} is a file: load() takes the folder in which a log lies", folder=folder)
     paths = files(folder)
     if not paths:
-        raise LogError(tr("{folder} holds no log of a compare run (calls-rank*-pid*.jsonl)", folder=folder))
+        raise LogError("{folder} holds no log of a compare run (calls-rank*-pid*.jsonl)", folder=folder)
     return paths
 
 
@@ -256,14 +254,14 @@ def save(paths: Sequence[Path], inputs: Path, folder: Path) -> Path:
         PadiffShimError: there is nothing to copy, or the folder holds other logs.
     """
     if not paths:
-        raise PadiffShimError(tr("this run has no log to save (it could not be written, or nothing was recorded)"))
+        raise PadiffShimError("this run has no log to save (it could not be written, or nothing was recorded)")
     try:
         return _copied(paths, inputs, folder)
     except LogError:
         raise
     except OSError as error:
         raise LogError(
-            tr("the log cannot be saved in {folder}: {strerror}", folder=folder, strerror=error.strerror or error)
+            "the log cannot be saved in {folder}: {strerror}", folder=folder, strerror=error.strerror or error
         ) from error
 
 
@@ -273,7 +271,7 @@ def _copied(paths: Sequence[Path], inputs: Path, folder: Path) -> Path:
     others = [path.name for path in files(folder) if path.name not in own or EventFile(path).header.get("id") != own[path.name]]
     if others:
         raise PadiffShimError(
-            tr("{folder} holds the log of another run already ({others}); choose another folder", folder=folder, others=others[0])
+            "{folder} holds the log of another run already ({others}); choose another folder", folder=folder, others=others[0]
         )
     if folder.resolve() == paths[0].parent.resolve():
         return folder

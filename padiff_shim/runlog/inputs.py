@@ -25,11 +25,9 @@ _GAP = 4  # a view that spans more than this times its own size is packed densel
 def _file(folder: Path, log: str, index: Any) -> Path:
     if not isinstance(index, int) or not re.fullmatch(r"[\w-][\w.-]*", log):
         raise ArgumentError(
-            tr(
-                "operands are saved by the name of a log and the number of a record, got {log}, {index}",
-                log=repr(log),
-                index=repr(index),
-            )
+            "operands are saved by the name of a log and the number of a record, got {log}, {index}",
+            log=repr(log),
+            index=repr(index),
         )
     return folder / f"{log}-{index}.npz"
 
@@ -52,7 +50,7 @@ def pack(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, np.n
     for name, values in arrays.items():
         array = np.asarray(values)
         if array.dtype.kind not in "fiub":
-            raise ArgumentError(tr("operand {name} is an array of {dtype}, not of numbers", name=repr(name), dtype=array.dtype))
+            raise ArgumentError("operand {name} is an array of {dtype}, not of numbers", name=repr(name), dtype=array.dtype)
         packed[name], strides = _flat(array)
         layout[name] = {"shape": list(array.shape), "strides": strides}
     packed["layout"], packed["record"] = np.array(json.dumps(layout)), np.array(json.dumps(finite(dict(record))))
@@ -98,34 +96,28 @@ def load_inputs(
         known = kept(folder, log)
         there = tr("saved ones: {calls}", calls=joined(", ", known[:20])) if known else tr("no call of this run has any")
         raise PadiffShimError(
-            tr(
-                "the operands of call {index} were not saved ({there}). compare(keep_inputs=N) saves those of the first N "
-                "calls from mismatch_from= up",
-                index=record.get("index"),
-                there=there,
-            )
+            "the operands of call {index} were not saved ({there}). compare(keep_inputs=N) saves those of the first N "
+            "calls from mismatch_from= up",
+            index=record.get("index"),
+            there=there,
         )
     try:
         saved_record, arrays = _opened(path)
     except Exception as error:  # zipfile, NumPy and JSON raise anything for a damaged or hostile file
         raise FileError(
-            tr(
-                "the saved operands {path} cannot be read: {type}: {error}",
-                path=path,
-                type=type(error).__name__,
-                error=shown(error),
-            )
+            "the saved operands {path} cannot be read: {type}: {error}",
+            path=path,
+            type=type(error).__name__,
+            error=shown(error),
         ) from None
     for name in ("index", "op", "tensor", "phase"):
         if name in record and saved_record.get(name) != record[name]:
             difference = tr("{saved} and not {here}", saved=shown(saved_record.get(name)), here=shown(record[name]))
             raise FileError(
-                tr(
-                    "the saved operands {path} are those of another record: their {name} is {difference}",
-                    path=path,
-                    name=name,
-                    difference=difference,
-                )
+                "the saved operands {path} are those of another record: their {name} is {difference}",
+                path=path,
+                name=name,
+                difference=difference,
             )
     return saved_record, arrays
 

@@ -43,12 +43,12 @@ def open_log(path: Path) -> BinaryIO:
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise LogError(tr("{path} is not a regular file", path=path))
+            raise LogError("{path} is not a regular file", path=path)
         return open(path, "rb", buffering=_BUFFER)
     except LogError:
         raise
     except OSError as error:
-        raise LogError(tr("the log {path} cannot be read: {strerror}", path=path, strerror=error.strerror or error)) from None
+        raise LogError("the log {path} cannot be read: {strerror}", path=path, strerror=error.strerror or error) from None
 
 
 def size(path: Path) -> int:
@@ -60,7 +60,7 @@ def size(path: Path) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
-        raise LogError(tr("the log {path} cannot be read: {strerror}", path=path, strerror=error.strerror or error)) from None
+        raise LogError("the log {path} cannot be read: {strerror}", path=path, strerror=error.strerror or error) from None
 
 
 def lines(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
@@ -99,9 +99,7 @@ def parse(line: bytes, path: Path, place: str) -> JsonTable:
     if not line.endswith(b"\n"):
         wrong = tr("it is longer than {most} bytes", most=LINE)
     if wrong or event is None:
-        raise LogError(
-            tr("{path}: no event at {place}: {line} ({wrong})", path=path, place=place, line=repr(line[:80]), wrong=wrong)
-        )
+        raise LogError("{path}: no event at {place}: {line} ({wrong})", path=path, place=place, line=repr(line[:80]), wrong=wrong)
     return dict(event)
 
 
@@ -160,7 +158,7 @@ def _checked(text: bytes, path: Path, place: str) -> JsonTable:
     """Some fields of a record."""
     fields: JsonTable = json.loads(text)
     if wrong := _CALL_SCHEMA.fault_in(fields):
-        raise LogError(tr("{path}: no event at {place}: {wrong}", path=path, place=place, wrong=wrong))
+        raise LogError("{path}: no event at {place}: {wrong}", path=path, place=place, wrong=wrong)
     return fields
 
 
@@ -210,15 +208,13 @@ class EventFile:
         first = next(lines(path), None)
         header = parse(first[1], path, "line 1") if first is not None else {"type": ""}
         if header["type"] != kind:
-            raise LogError(tr("{path} does not begin with the header of a {kind}", path=path, kind=kind))
+            raise LogError("{path} does not begin with the header of a {kind}", path=path, kind=kind)
         if header.get("schema") != schema:
             raise LogError(
-                tr(
-                    "{path}: schema {schema} is not read here, {known} is; another version wrote it",
-                    path=path,
-                    schema=repr(header.get("schema")),
-                    known=schema,
-                )
+                "{path}: schema {schema} is not read here, {known} is; another version wrote it",
+                path=path,
+                schema=repr(header.get("schema")),
+                known=schema,
             )
         self.header: JsonTable = {name: value for name, value in header.items() if value is not None}
 
@@ -326,9 +322,7 @@ def logs_in(folder: Path, name: re.Pattern[str]) -> list[Path]:
     try:
         paths = list(folder.iterdir())
     except OSError as error:
-        raise LogError(
-            tr("the folder {folder} cannot be read: {strerror}", folder=folder, strerror=error.strerror or error)
-        ) from None
+        raise LogError("the folder {folder} cannot be read: {strerror}", folder=folder, strerror=error.strerror or error) from None
     matches = ((name.fullmatch(path.name), path) for path in paths)
     return [
         path for _, path in sorted((tuple(int(digits or 0) for digits in match.groups()), path) for match, path in matches if match)

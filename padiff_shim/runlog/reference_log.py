@@ -76,17 +76,17 @@ def read(path: Path) -> JsonTable:
     with open_log(path) as file:
         text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:
-        raise LogError(tr("{path} is larger than any log of a reference run", path=path))
+        raise LogError("{path} is larger than any log of a reference run", path=path)
     try:
         log = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise LogError(tr("{path} is no log of a reference run: {error}", path=path, error=error)) from None
+        raise LogError("{path} is no log of a reference run: {error}", path=path, error=error) from None
     wrong = tr("it is not a table of that type") if type(log) is not dict or log.get("type") != KIND else events.fault(log)
     places = () if wrong else (log.get("profile") or {}).get("places") or ()
     if not wrong and any(place.get("part") not in PARTS for place in places):
         wrong = tr("a place is of no known part")
     if wrong:
-        raise LogError(tr("{path} is no log of a reference run: {wrong}", path=path, wrong=wrong))
+        raise LogError("{path} is no log of a reference run: {wrong}", path=path, wrong=wrong)
     return dict(log)
 
 
