@@ -66,7 +66,7 @@ class Pair:
         cast: set if values may be rounded on the way.
         undecided: why nothing tells whether a square matrix has to be transposed; "" if something does.
         doubted: whether another weight would fit as well, so that only the order of construction decides.
-        turnable: whether it is a square matrix of layers of unknown type, which was taken as it is.
+        turnable: whether it is a square matrix of which a layer of unknown type does not say how it lies.
         lies: of a Linear's matrix in a state dict, the layout that its shape shows, or :data:`SQUARE`, which shows none.
     """
 
@@ -332,7 +332,7 @@ def fit(torch: Slot, paddle: Slot, kind: str, note: str = "") -> Pair | None:
     else:
         ways.sort(key=lambda way: (FLAT in (way[0].layout, way[1].layout), way[0].layout != way[1].layout))
     torch_reading, paddle_reading = ways[0]
-    open_ = _is_square(torch_reading) and not (torch.settled or paddle.settled)
+    open_ = _is_square(torch_reading) and not (torch.settled and paddle.settled)
     undecided = tr("two state dicts know no types of layers") if open_ and not (torch.typed or paddle.typed) else ""
     notes = "; ".join(filter(None, (note, _remark(torch, paddle, torch_reading, paddle_reading))))
     lies = ""

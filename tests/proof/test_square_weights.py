@@ -135,3 +135,21 @@ def test_what_a_port_returns_lies_as_the_original_returns_it():
     assert not proof, proof
     assert (proof.complete, len(proof.mistakes)) == (True, 1), proof
     assert proof.mistakes[0].text.startswith("the first operand (mix.weight) holds"), proof
+
+
+class OwnLinear(paddle.nn.Layer):
+    """A port's own layer, which holds its weight as Torch does."""
+
+    def __init__(self, turned):
+        super().__init__()
+        self.weight, self.bias, self.turned = self.create_parameter([D, D]), self.create_parameter([D], is_bias=True), turned
+
+    def forward(self, x):
+        return paddle.matmul(x, self.weight, transpose_y=self.turned) + self.bias
+
+
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_square_weight_of_an_own_layer_lies_as_it_is_used(turned):
+    proof = prove(OwnLinear(turned), torch.nn.Linear(D, D), X)
+    assert proof
+    assert any("layer_map" in note for note in proof.notes) is turned
