@@ -425,6 +425,39 @@ def test_a_second_backward_ends_as_natively(made, retain):
     check(f"t1 = make([2, 3], 'float32', 1, True)\nt2 = {made}\n{backward}", INSIDE)
 
 
+# Results that nothing was made of, beside one that something was: what their hooks are shown natively, and may answer.
+UNUSED = """
+t1 = paddle.to_tensor([[3.0, 1.0, 0.5], [1.0, -2.0, 0.25], [0.5, 0.25, 1.0]], stop_gradient=False)
+p2 = {split}
+note = lambda i: lambda grad: n3.append((i, grad.numpy()))
+n3 = []
+for i, part in enumerate(p2): part.register_hook(note(i)); {answer}; part.register_hook(note(i)); {retain}
+{backward}
+"""
+SPLITS = ["paddle.chunk({}, 3, axis=1)", "paddle.split({}, [1, 2], axis=1)", "paddle.unbind({}, axis=1)", "paddle.linalg.eigh({})"]
+
+
+@pytest.mark.parametrize("retain", [False, True], ids=["of a leaf", "retained"])
+@pytest.mark.parametrize(
+    "backward",
+    ["p2[0].sum().backward()", "t3 = p2[0].sum(); t3.backward(retain_graph=True); t3.backward()",
+     "n4 = paddle.grad(p2[0].sum(), t1)[0].numpy()"],
+)  # fmt: skip
+@pytest.mark.parametrize("answers", [[], ["grad * 2.0"], ["grad + 3.0"], ["grad + 3.0", "grad * 2.0"]], ids=str)
+@pytest.mark.parametrize("split", SPLITS)
+def test_hooks_on_unused_results_are_called_as_natively(split, answers, backward, retain):
+    answer = "; ".join(f"part.register_hook(lambda grad: {answer})" for answer in answers) or "None"
+    parts = {"split": split.format("t1 * 1.0" if retain else "t1"), "retain": "part.retain_grads()" if retain else "None"}
+    check(UNUSED.format(**parts, answer=answer, backward=backward), INSIDE)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_no_gradient_passes_through_a_result_that_nothing_was_made_of(split):
+    """Beside one that something was: a partial gradient met an error there."""
+    backward = "t3 = paddle.grad([p2[0].sum()], [t1], no_grad_vars=[p2[1]])[0]"
+    check(UNUSED.format(split=split.format("t1 * 1.0"), answer="None", retain="None", backward=backward), INSIDE)
+
+
 # --- modes around a part of a program ---------------------------------------------------------------------------------------
 
 PARTS = {
