@@ -1,7 +1,7 @@
 """Two runs of a training as people write it: right ones are equal but for rounding, and a planted mistake is named first."""
 
 import pytest
-from trainings import llama, scaled, unet, vit
+from recorded_trainings import llama, scaled, unet, vit
 
 from padiff_shim import diff
 
