@@ -166,11 +166,11 @@ def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]
         kwargs |= named
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
-    return {name: value for name, value in bound.arguments.items() if value is not unknown and unknown not in _several(value)}
+    return {name: value for name, value in bound.arguments.items() if all(part is not unknown for part in _parts(value))}
 
 
-def _several(value: Any) -> tuple[Any, ...]:
-    return value if type(value) is tuple else ()
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else (value,)
 
 
 _READ_AGAIN = (
@@ -271,16 +271,14 @@ def value_of(tensor: Any) -> Value:
 
 def equal_settings(value: Any, other: Any) -> bool:
     if (value is None) is not (other is None):
-        return _bounds_nothing(other if value is None else value)
+        number = other if value is None else value
+        return isinstance(number, float) and abs(number) >= _LIMIT  # Paddle's limit of a clip without limit
     if isinstance(value, (int, float)) and isinstance(other, (int, float)):
         return math.isclose(value, other, rel_tol=1e-7)
     return bool(value == other)
 
 
-def _bounds_nothing(value: Any) -> bool:
-    """Whether a number is where floats end: Paddle's limit of a clip without limit."""
-    return isinstance(value, float) and abs(value) >= float(torch.finfo(torch.float32).max)
-
+_LIMIT = float(torch.finfo(torch.float32).max)
 
 # Arguments that say nothing of what is computed, or that Paddle's own functions make of others, or write an operand.
 _SETTLED = frozenset({
@@ -708,7 +706,8 @@ def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any], com
     free = [
         name
         for name, value in call.arguments.items()
-        if name not in {*_SETTLED, *changes, *computed} and (not _holds_tensors(value) or _may_be_constant(value))
+        if name not in {*_SETTLED, *changes, *computed}
+        if not _holds_tensors(value) or (type(value) in TENSOR_TYPES and value.stop_gradient and not value.persistable)
     ]
     for name in sorted(free, key=lambda name: not isinstance(call.arguments[name], (bool, str))):
         value, hints = call.arguments[name], Hints(call, [*call.default(name), *known], axes)
@@ -716,10 +715,6 @@ def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any], com
         for other in itertools.islice((other for row in rows for other in row.values(hints, name, value)), _MOST):
             if type(other) is not type(value) or other != value:
                 yield {name: other}
-
-
-def _may_be_constant(value: Any) -> bool:
-    return type(value) in TENSOR_TYPES and value.stop_gradient and not value.persistable
 
 
 def _holds_tensors(value: Any) -> bool:
