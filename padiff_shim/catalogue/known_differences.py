@@ -45,6 +45,7 @@ from ..arguments import path as file
 from ..errors import ArgumentError, toml, unknown, unreadable
 from ..language import joined, tr
 from ..patterns import LayerFilter, named
+from ..tested import numbers
 from ..verdicts import PARTLY, Side, Verdict
 
 _NAMES = ("op", "hypothesis", "tensor", "dtype", "site")
@@ -116,7 +117,7 @@ def _conditions(version_range: str) -> tuple[tuple[str, tuple[int, ...], bool], 
         match = _VERSION.fullmatch(part)
         if match is None or (match[3] and match[1] not in ("==", "!=")):
             raise ArgumentError("{part} is not a version condition such as '>=3.3', '<3.4' or '==3.3.*'", part=repr(part))
-        conditions.append((match[1], tuple(int(number) for number in match[2].split(".")), bool(match[3])))
+        conditions.append((match[1], numbers(match[2]), bool(match[3])))
     return tuple(conditions)
 
 
@@ -128,14 +129,8 @@ def in_range(version: str, version_range: str) -> bool:
         >>> in_range("2.13.0+cpu", ">=2.5,<2.14"), in_range("3.4.0", "==3.3.*")
         (True, False)
     """
-    conditions = _conditions(version_range)
-    if not conditions:
-        return True
-    release = re.match(r"\d+(?:\.\d+)*", version)
-    if release is None:
-        return False
-    numbers = tuple(int(number) for number in release[0].split("."))
-    return all(_holds(numbers, *condition) for condition in conditions)
+    conditions, release = _conditions(version_range), numbers(version)
+    return not conditions or (bool(release) and all(_holds(release, *condition) for condition in conditions))
 
 
 def _holds(release: tuple[int, ...], sign: str, limit: tuple[int, ...], prefix: bool) -> bool:
