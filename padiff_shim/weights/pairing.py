@@ -15,8 +15,7 @@ from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+from torch import Tensor, as_tensor, from_numpy
 
 from ..errors import ArgumentError
 from ..text import logged, marked, tr
@@ -160,7 +159,7 @@ class Pair:
         if self.moves is not None:
             return self.moves.of(values) if is_source else values
         if not gradient:
-            return torch.as_tensor(self.rule(torch.from_numpy(values.copy()))).numpy() if is_source else values
+            return as_tensor(self.rule(from_numpy(values.copy()))).numpy() if is_source else values
         if not self.has_gradient:
             return None
         return values if is_source else adjoint(self.rule, self.shape(self.rule_from) or (), values)
@@ -185,7 +184,7 @@ class Pair:
         values = view(side.tensors[weight.name])
         if self.rule is None:
             return canonical(slot, values).cpu()
-        return (torch.as_tensor(self.rule(values.clone())) if self.rule_from == side.framework else values).cpu()
+        return (as_tensor(self.rule(values.clone())) if self.rule_from == side.framework else values).cpu()
 
     def to_dict(self) -> dict[str, Any]:
         """The pair as plain data."""
