@@ -312,6 +312,7 @@ class ModelState:
         self._model, self._layers, self._written, self._write = model, layers, written, write
         self._begun: list[tuple[str, Any, Any]] | None = None  # what a forward may write, and its values before the first run
         self._seen: list[Any] | None = None
+        self.left: set[str] = set()  # names of plain attributes that runs have written
         self.refresh()
 
     def refresh(self) -> None:
@@ -338,6 +339,33 @@ class ModelState:
         """What a forward may write, by name."""
         return self._written(self)
 
+    @contextlib.contextmanager
+    def attributes_restored(self) -> Iterator[None]:
+        """What happens within it leaves nothing in the layers' plain attributes, so that each run begins as a first call."""
+        own, begun = {id(tensor) for tensor in (*self.parameters.values(), *self.buffers.values())}, []
+        for path, layer in self.layers:
+            usual = _USUAL[isinstance(layer, torch.nn.Module)]
+            plain = {name: value for name, value in vars(layer).items() if name not in usual}
+            inside = [(value, mapped(value, lambda leaf: leaf)) for value in plain.values() if type(value) in (list, dict)]
+            open_values = [value for value in plain.values() if is_tensor(value) or type(value) in (list, tuple, dict)]
+            tensors = [leaf for _, leaf in leaves(open_values) if is_tensor(leaf) and id(leaf) not in own]
+            begun.append((path, layer, usual, plain, inside, [(tensor, tensor.detach().clone()) for tensor in tensors]))
+        try:
+            yield
+        finally:
+            for path, layer, usual, plain, inside, tensors in begun:
+                attributes: dict[str, Any] = layer.__dict__
+                for name in [name for name in {**plain, **attributes} if name not in usual]:
+                    if name not in plain or attributes.get(name, own) is not plain[name]:
+                        self.left.add(f"{path}.{name}" if path else name)
+                        attributes.pop(name, None)
+                attributes.update(plain)
+                for value, before in inside:
+                    value.clear()
+                    (value.extend if type(value) is list else value.update)(before)
+                for tensor, before in tensors:
+                    self._write(tensor, before)
+
     def restore(self) -> None:
         """Each run begins alike: put running statistics and the like back."""
         self.refresh()
@@ -357,6 +385,7 @@ class ModelState:
 _PLACES = {True: ("_parameters", "_buffers", "_modules"), False: ("_parameters", "_buffers", "_sub_layers")}
 
 
+_USUAL = {True: vars(torch.nn.Module()).keys(), False: vars(paddle.nn.Layer()).keys()}  # a layer's own attributes
 _QUESTIONS = ("named_parameters", "named_buffers", "named_modules", "named_sublayers")
 
 
@@ -484,7 +513,7 @@ class ModelSide:
         """What a function of the model and of a call's arguments returns, with seeds, kernels and buffers as in a run."""
         self._state_of(self.model).restore()
         try:
-            with seeded(self.seed), self._mode():
+            with self._state_of(self.model).attributes_restored(), seeded(self.seed), self._mode():
                 return question(self.model, self._arguments())
         finally:
             self._state_of(self.model).restore()
@@ -544,6 +573,7 @@ class ModelSide:
     ) -> Iterator[None]:
         """What a run happens in: hooks on layers, equal seeds, the copy's dtype, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(self._state_of(model).attributes_restored())
             stack.enter_context(self._layer_hooks(model, outcome))
             stack.enter_context(seeded(self.seed))
             if wide:
@@ -696,6 +726,11 @@ class ModelSide:
     def layers(self) -> dict[str, Model]:
         """The model's layers by their paths."""
         return dict(self._named_layers(self.model))
+
+    @property
+    def left(self) -> list[str]:
+        """Plain attributes that the model's forwards have written."""
+        return sorted(self._state_of(self.model).left)
 
     def trained_names(self) -> set[str]:
         """The names of the parameters that an optimizer may write."""
@@ -1018,7 +1053,8 @@ class PaddleSide(ModelSide):
         self._clear()
         arguments = self._arguments()
         try:
-            with self._layer_hooks(self.model, RunOutcome()), seeded(self.seed), mode:
+            restoring = self._state_of(self.model).attributes_restored()
+            with restoring, self._layer_hooks(self.model, RunOutcome()), seeded(self.seed), mode:
                 if behind is not None:
                     behind(leaves(self._called(self.model, arguments)))
                 else:

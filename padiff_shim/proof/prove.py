@@ -288,6 +288,11 @@ class Question:
         port.lender = original, mapping
         proof = _judged(original, port, mapping, stages, self._recipe, self.steps, self.equal) if proof is None else proof
         proof.notes += [*notes, *mapping.remarks(updates=self._recipe is not None), *began]
+        if self._recipe is None and port.left:
+            left = tr(
+                "the forward leaves {names} behind: each run began without that, as a first call does", names=listed(port.left)
+            )
+            proof.notes.append(left)
         models, back = (self.layer, self.module), self.phase != "forward"
         proof.ran = self.ran = Ran(original, port, mapping, models, back, self._recipe, self.steps, self._weights, self.in_dtype)
         return proof

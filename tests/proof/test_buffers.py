@@ -196,3 +196,38 @@ class _ModulatedPort(paddle.nn.Layer):
 @pytest.mark.parametrize("right", [True, False])
 def test_zeros_behind_zeros_hide_gradients_too(right, phase):
     assert bool(prove(_ModulatedPort(right), _Modulated(), X, phase=phase)) is right
+
+
+@pytest.mark.parametrize("phase", ["both", "train"])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_each_run_begins_without_what_forwards_leave_in_plain_attributes(phase, wrong):
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.count, self.seen, self.last = paddle.nn.Linear(4, 4), 0, [], None
+            self.total = paddle.zeros([4])
+
+        def forward(self, x):
+            self.count += 1 + wrong
+            self.seen.append(self.linear(x))
+            self.total.add_(paddle.ones([4]))
+            before, self.last = 0 if self.last is None else self.last, self.seen[0].detach()
+            return self.seen[0] * self.count + self.total + before
+
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.count, self.seen, self.last = torch.nn.Linear(4, 4), 0, [], None
+            self.total = torch.zeros(4)
+
+        def forward(self, x):
+            self.count += 1
+            self.seen.append(self.linear(x))
+            self.total.add_(torch.ones(4))
+            before, self.last = 0 if self.last is None else self.last, self.seen[0].detach()
+            return self.seen[0] * self.count + self.total + before
+
+    trained = {"optimizer": "SGD", "loss": lambda output: output.mean()} if phase == "train" else {}
+    proof = prove(Port(), Original(), np.eye(4), phase=phase, **trained)
+    assert bool(proof) is not wrong, str(proof)
+    assert wrong or proof.differences["native"] < 1e-4
