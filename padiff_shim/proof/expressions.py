@@ -29,16 +29,6 @@ class Edit(NamedTuple):
     end_column: int
     text: str
 
-    @property
-    def begin(self) -> tuple[int, int]:
-        """Line and column."""
-        return self.line, self.column
-
-    @property
-    def end(self) -> tuple[int, int]:
-        """Line and column."""
-        return self.end_line, self.end_column
-
 
 @dataclass(frozen=True)
 class Rewrite:
@@ -82,7 +72,7 @@ def both(first: Rewrite | None, second: Rewrite | None) -> Rewrite | None:
         return None
     edits = set(first.edits | second.edits)
     for inner, outer in itertools.permutations(first.edits | second.edits, 2):
-        if outer.begin <= inner.begin and inner.end <= outer.end and inner.end > inner.begin and inner in edits:
+        if outer[:2] <= inner[:2] < inner[2:4] <= outer[2:4] and inner in edits:
             edits -= {inner, outer}
             edits |= {made for made in [_within(first.file, outer, inner)] if made is not None}
     united = Rewrite(first.file, frozenset(edits))
@@ -97,7 +87,7 @@ def _within(file: str, outer: Edit, inner: Edit) -> Edit | None:
         rest = b"".join(lines[begin[0] - 1 : end[0]])[begin[1] :]
         return rest[: len(rest) - len(lines[end[0] - 1]) + end[1]].decode()
 
-    whole, before, part = between(outer.begin, outer.end), between(outer.begin, inner.begin), between(inner.begin, inner.end)
+    whole, before, part = between(outer[:2], outer[2:4]), between(outer[:2], inner[:2]), between(inner[:2], inner[2:4])
     texts = outer.text.split(part)
     if len(texts) - 1 != whole.count(part) or not part.strip():
         return None

@@ -32,11 +32,10 @@ class AnyChange:
 
     Attributes:
         formulation: what it is; its last spelling is what to write.
-        behind, ahead, tables: see :class:`~.following.Followed`.
+        ahead, tables: see :class:`~.following.Followed`.
     """
 
     formulation: Formulation
-    behind: Mapping[int, str] = field(default_factory=dict, kw_only=True)
     ahead: Mapping[int, tuple[int, tuple[str, ...]]] = field(default_factory=dict, kw_only=True)
     tables: Mapping[int, Any] = field(default_factory=dict, kw_only=True)
 

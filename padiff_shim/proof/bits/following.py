@@ -26,7 +26,7 @@ from ..plans import TORCHS, OnTorch
 from ..programs import ModelSide
 from ..trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from .calls import CallRecorder, NotesCalls, ValueId
-from .source import Span, span_in_layer, spans_of_call
+from .source import Span, span_in_layer, span_of_call
 from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
@@ -64,31 +64,27 @@ class Followed:
     Attributes:
         recorder: the calls and their values.
         places: of each call.
-        in_layers: where ``stacks`` are told: the expression of each in a library's layer that the port calls.
         failures: exchanges that could not be made, by their place in ``swaps``, with the reason.
 
     Args:
         swaps: changes of the port's calls. ``probe``: called with the number and the result of each.
-        behind: by the number of a call: source of what is made of its result ``x``.
         ahead: by the number of a call: a value that it reads, and source of what it reads instead, step by step, each of the one
             before, ``x``; what begins alike is made once.
         tables: by the number of a value: the tensor that is read in its place.
-        stacks: gets the expressions that each call stands in, the innermost first.
+        within: gets the expression of each call in a library's layer that the port calls.
     """
 
     def __init__(
         self,
         swaps: tuple[Swap, ...] = (),
         probe: Callable[[int, Any], None] | None = None,
-        behind: Mapping[int, str] | None = None,
         ahead: Mapping[int, tuple[int, tuple[str, ...]]] | None = None,
         tables: Mapping[int, Any] | None = None,
-        stacks: list[Sequence[Span]] | None = None,
+        within: list[Span | None] | None = None,
     ) -> None:
         self.recorder = CallRecorder()
         self._instead: dict[tuple[int, tuple[str, ...]], Any] = {}
         self.places: list[CallPlace] = []
-        self.in_layers: list[Span | None] = []
         self.current: int | None = None  # the number of the Paddle call that is open
         self.failures: dict[int, str] = {}
         self.layer: Callable[[], str] = str
@@ -96,7 +92,7 @@ class Followed:
         self._swaps = {call: (place, swap) for place, swap in enumerate(swaps) for call in swap.results}
         self._made: dict[int, list[Any]] = {}  # by the place of the swap
         self._plans: list[FollowingPlan] = []
-        self._behind, self._ahead, self._tables, self._stacks = behind or {}, ahead or {}, tables or {}, stacks
+        self._ahead, self._tables, self.within = ahead or {}, tables or {}, within
 
     def capture(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType, **words: Any) -> NumberedCapture:
         """The capture of this run."""
@@ -157,13 +153,9 @@ class Followed:
         """The result of the next outermost call: its own, or that of the spelling that takes its place."""
         number = len(self.recorder.calls)
         del self.places[number:]  # of a call that the plan has refused: it is made again, on Paddle's kernel
-        spans = spans_of_call(_PASS, self.recorder.known)
-        innermost = next(spans, None)
-        self.places.append(CallPlace(call_site(_PASS), self.layer(), innermost))
-        if self._stacks is not None:
-            del self._stacks[number:]
-            self._stacks.append([span for span in (innermost, *spans) if span is not None])
-            self.in_layers[number:] = [span_in_layer(_PASS, self.recorder.known)]
+        self.places.append(CallPlace(call_site(_PASS), self.layer(), span_of_call(_PASS, self.recorder.known)))
+        if self.within is not None:
+            self.within[number:] = [span_in_layer(_PASS, self.recorder.known)]
         self.current = number
         try:
             if number in self._swaps:
@@ -174,8 +166,6 @@ class Followed:
                 for plan in self._plans:
                     if isinstance(plan.capture, NumberedCapture):
                         plan.capture.remember(self.places[number], number)
-            if number in self._behind:
-                result = replay(self._behind[number], {"x": result})
             if self.probe is not None:
                 self.probe(number, result)
             return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import linecache
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,10 +26,9 @@ from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
 from .accumulation import order_change
 from .calls import OpCall, ValueId
-from .changes import MOST, AnyChange, Change, Probing, candidates_at, changes, layout_candidates
+from .changes import AnyChange, Change, Probing, candidates_at, changes, layout_candidates
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
 from .fused_weights import fused_products, joined_products
-from .moving import MoveChange, move_changes
 from .origins import OriginGroup, Partners, Result
 from .patterns import Candidate, match
 from .source import Span, in_layer, in_place
@@ -354,28 +352,16 @@ class OriginSearch:
         return table if table is not None and self._mends(table, origin) else None
 
     def _ordered(self, origin: Origin) -> AnyChange | None:
-        """Another order of calls, or of the sums of their gradients, that mends an origin."""
+        """Another order of the sums of gradients that mends an origin."""
         order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
-        return order if order is not None and self._mends(order, origin) else self._move(origin)
-
-    def _move(self, origin: Origin) -> MoveChange | None:
-        """Calls behind others that mend an origin, rather some that the source can say."""
-        tried = move_changes([origin.at(numbers) for numbers in origin.times], self.calls, self.places)
-        mending: list[MoveChange] = []
-        for change in itertools.islice(tried, MOST):
-            if self._mends(change, origin):
-                mending.append(replace(change, stacks=self._expressions[0]))
-                if mending[-1].patch(self.calls, self.places) is not None:
-                    return mending[-1]
-        return mending[0] if mending else None
+        return order if order is not None and self._mends(order, origin) else None
 
     @functools.cached_property
-    def _expressions(self) -> tuple[list[Sequence[Span]], list[Span | None]]:
-        """The expressions that each of the port's calls stands in, and that in a library's layer which they call."""
-        stacks: list[Sequence[Span]] = []
-        followed = Followed(stacks=stacks)
+    def _in_layers(self) -> list[Span | None]:
+        """For each of the port's calls the expression in a library's layer that the port calls."""
+        followed = Followed(within=[])
         self._run(followed)
-        return stacks, followed.in_layers
+        return followed.within or []
 
     def lines(self, change: AnyChange, taken: set[str]) -> Rewrite | None:
         """The lines to write for a change, where its calls stand, or before the call of a library's layer that makes them."""
@@ -383,7 +369,7 @@ class OriginSearch:
         number = min(change.calls, default=None)
         if rewrite is not None or number is None or self.steps:
             return rewrite
-        places = [replace(place, span=within) for place, within in zip(self.places, self._expressions[1])]
+        places = [replace(place, span=within) for place, within in zip(self.places, self._in_layers)]
         within, span, rewrite = places[number].span, self.places[number].span, change.patch(self.calls, places, taken=taken)
         return None if within is None or span is None or rewrite is None else in_layer(rewrite, within, span)
 
@@ -601,11 +587,10 @@ def _calls_of(changes: Iterable[AnyChange]) -> set[int]:
 
 def _following(changes: Sequence[AnyChange], calls: Sequence[OpCall]) -> Followed:
     """What follows a run with changes."""
-    behind = {number: text for change in changes for number, text in change.behind.items()}
     ahead = {number: read for change in changes for number, read in change.ahead.items()}
     tables = {value: table for change in changes for value, table in change.tables.items()}
     swaps = tuple(swap for change in changes for swap in change.swaps(calls))
-    return Followed(swaps, behind=behind, ahead=ahead, tables=tables)
+    return Followed(swaps, ahead=ahead, tables=tables)
 
 
 def _laid_by(groups: Sequence[OriginGroup]) -> tuple[set[int], set[int]]:

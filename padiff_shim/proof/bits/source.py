@@ -46,8 +46,8 @@ class Span(NamedTuple):
     numbers: Mapping[str, float]
 
 
-def spans_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Iterator[Span | None]:
-    """The expressions that are being evaluated in functions of the user's, the innermost first; None where Python does not tell.
+def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
+    """The innermost expression that is being evaluated in a function of the user's; None where Python does not tell.
 
     Args:
         until: code of the function that calls the model; lines are looked for within that call.
@@ -56,8 +56,9 @@ def spans_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> It
     frame = sys._getframe(1)
     while frame is not None and frame.f_code is not until:
         if not is_library(frame.f_code.co_filename):
-            yield _span(frame, known)
+            return _span(frame, known)
         frame = frame.f_back  # type: ignore[assignment]
+    return None
 
 
 def span_in_layer(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
@@ -256,18 +257,6 @@ class _Replaced(ast.NodeTransformer):
             self.count += 1
             return ast.Name(self._name, ast.Load())
         return super().visit(node)
-
-
-def assigned_before(span: Span, value: ValueId, spelling: str) -> Rewrite | None:
-    """A line before an expression's statement that gives the variable of a value what a spelling makes of it, ``x``."""
-    source = _source(span.file)
-    expression = source.at(span)
-    statement = None if expression is None else source.statement(expression)
-    name = next((text for text, known in span.variables.items() if known == value and text.isidentifier()), None)
-    if statement is None or name is None or not source.is_alone(statement):
-        return None
-    made = PortNames({"x": name}, aliases(span.names), set()).visit(ast.parse(spelling, mode="eval").body)
-    return Rewrite(span.file, frozenset([source.line_before(statement, f"{name} = {ast.unparse(made)}")]))
 
 
 def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:

@@ -16,7 +16,7 @@ from ...table.formulation import NUMBERS, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from ..trace import Tables, TraceCall
-from .calls import CallRecorder, OpCall, ValueId
+from .calls import CallRecorder, OpCall
 from .changes import MOVES, AnyChange
 from .following import CallPlace, as_side
 from .origins import OriginGroup, arranged
@@ -78,10 +78,11 @@ def table_change(
                 exchanged[value.number] = paddle.to_tensor(wanted.float().numpy()).astype(value.dtype)
                 text = _text(wanted, call, written)
                 shown = text or f"...  # {tr('the numbers of the original, which makes its table otherwise')}"
-                line = f"{_name(value, places[reader])} = {shown}"
+                span = places[reader].span
+                known = span.variables.items() if span is not None else ()
+                line = f"{next((text for text, held in known if held == value), 'table')} = {shown}"
                 lines += [line] if line not in lines else []
                 if maker is None:  # where it is read
-                    span = places[reader].span
                     text = (part_replaced(span, value, [], _TABLE) or "").replace(_TABLE, text) if span is not None and text else ""
                 expressions[reader if maker is None else maker] = text
             elif maker is not None and recorder.calls[maker].op in _TAKING:
@@ -122,9 +123,3 @@ def _with_lengths(text: str, span: Span) -> str:
         name = next((name for name, held in span.numbers.items() if name.isidentifier() and held == int(number)), number)
         text = re.sub(rf"\b{number}\b", name, text)
     return text
-
-
-def _name(value: ValueId, place: CallPlace) -> str:
-    """What a table is called where it is read."""
-    names: Mapping[str, ValueId] = place.span.variables if place.span is not None else {}
-    return next((text for text, held in names.items() if held == value), "table")

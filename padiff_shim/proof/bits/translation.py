@@ -47,6 +47,7 @@ class Translator(CallWords):
         super().__init__(parameters.keys(), changing)
         self._original, self._partners, self._recorder, self._parameters = original, partners, recorder, parameters
         self._as_made = False  # products have the axes that Paddle's have
+        self._parts: set[str] = set()  # of a call's text: those of the calls before it
         self._whole: list[tuple[ValueId, torch.Tensor]] = []
         self._by_memory: dict[int, list[tuple[ValueId, torch.Tensor]]] = {}
         for tensor in recorder.held():
@@ -95,15 +96,25 @@ class Translator(CallWords):
             widened = [re.sub(r"\bx\d+\b", r'\g<0>.astype("float32")', text) for text in texts]
             texts += [f'({text}).astype("{DTYPES[side.dtype]}")' for text in widened]
         cause, name, why = cause_of(groups[0])
-        spellings = (Spelling("", ""), *(Spelling(text, "") for text in dict.fromkeys(texts)))
+        spellings = (Spelling("", ""), *(Spelling(self._once(text), "") for text in dict.fromkeys(texts)))
         spelled = Formulation(name, cause, " ".join(self._names), spellings, (), why)
         return Candidate(spelled, 0, tuple(sorted(numbers | {number})), dict(self._names), (), (value,))
 
     def _in_each_way(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression: products have the axes that Paddle's have, and then the shapes that the original gives them."""
+        self._parts = set[str]()
         for self._as_made in (True, False):
             self._texts_of = {}
             yield from self._texts(call)
+            self._parts.update(self._texts_of.values())
+
+    def _once(self, text: str) -> str:
+        """A spelling in which each call that is read several times is made once, as the original does: its gradients are added."""
+        for part in sorted(self._parts, key=len, reverse=True):
+            if text.count(part) > 1 and not part.isidentifier():
+                name = f"y{text.count(chr(10)) + 1}"
+                text = f"{name} = {part}\n{text.replace(part, name)}"
+        return text
 
     def constant(self, call: TraceCall) -> str:
         """A call that depends on no value of the port's, as an expression; "" where it has no words."""
@@ -183,7 +194,9 @@ class Translator(CallWords):
 
         for value, side in sorted(sides, key=unlike):
             if side.numel() * (1 + side.is_complex()) == size:
-                return self._cast(self._paired(self._named(value), side, operand.tensor, call), side, operand.tensor)
+                name = self._named(value)
+                laid = self._repeated(name, side, operand.tensor) or self._paired(name, side, operand.tensor, call)
+                return self._cast(laid, side, operand.tensor)
         read = self._read(partner)
         if read is None:
             return self._made(call, operand)
@@ -210,7 +223,22 @@ class Translator(CallWords):
             raise Untranslatable("one of several results")
         if self._as_made and maker.name in PRODUCTS and held.shape[-2:] == operand.tensor.shape[-2:]:
             return self._cast(self._written(maker), held, operand.tensor)
-        return self._cast(self._paired(self._written(maker), held, operand.tensor, call), held, operand.tensor)
+        text = self._written(maker)
+        laid = self._repeated(text, held, operand.tensor) or self._paired(text, held, operand.tensor, call)
+        return self._cast(laid, held, operand.tensor)
+
+    def _repeated(self, text: str, held: torch.Tensor, wanted: torch.Tensor) -> str | None:
+        """A value whose elements are repeated along an axis on their way to a call; None of another."""
+        axis = next((axis for axis, (own, size) in enumerate(zip(held.shape, wanted.shape)) if own != size), None)
+        if held.dim() != wanted.dim() or axis is None or wanted.numel() % held.numel() or held.numel() == wanted.numel():
+            return None
+        for place in (axis + 1, axis):
+            shape = [*held.shape[:place], wanted.numel() // held.numel(), *held.shape[place:]]
+            if torch.allclose(held.unsqueeze(place).expand(shape).reshape(-1).double(), wanted.reshape(-1).double(), 1e-2, 1e-3):
+                made = f"{text}.unsqueeze({place}).expand({shape}).reshape({list(wanted.shape)})"
+                self._parts.add(made)
+                return made
+        return None
 
     def _read(self, constant: Value) -> tuple[ValueId, torch.Tensor] | None:
         """What was there before in the port's run, as a call of Paddle's reads it."""

@@ -79,15 +79,6 @@ def _bounds(words: Mapping[str, Any]) -> list[str]:
     return [str(start)] * (start != 0 or step != 1) + [str(end)] + [str(step)] * (step != 1)
 
 
-def _binary_cross_entropy(operands: list[str], attributes: Mapping[str, Any]) -> str:
-    if len(operands) > 2:
-        raise Untranslatable("weights")
-    return f"F.binary_cross_entropy_with_logits({', '.join(operands)}, reduction={_REDUCTIONS[attributes['reduction']]!r})"
-
-
-_REDUCTIONS = ("none", "mean", "sum")
-
-
 def _filled(name: str, _: list[str], attributes: Mapping[str, Any]) -> str:
     return f"paddle.{name}({attributes['size']})"
 
@@ -127,7 +118,7 @@ _SIGNS: dict[str, Callable[[list[str], Mapping[str, Any]], str]] = {
     "slice": lambda operands, words: f"{operands[0]}[{_at_axis(words['dim'], _slice(words))}]",
     "max_pool2d_with_indices": _max_pool,
     "native_batch_norm": _batch_norm,
-    "binary_cross_entropy_with_logits": _binary_cross_entropy,
+    "clone": lambda operands, _: operands[0],
     **{name: functools.partial(_first_of, name) for name in ("argmax", "argmin")},
     "_conj": lambda operands, _: f"paddle.conj({operands[0]})",
     "neg": lambda operands, _: f"(-{operands[0]})",
