@@ -106,7 +106,7 @@ class Translator(CallWords):
         for self._as_made in (True, False):
             self._texts_of = {}
             yield from self._texts(call)
-            self._parts.update(self._texts_of.values())
+            self._parts.update(filter(None, self._texts_of.values()))
 
     def _once(self, text: str) -> str:
         """A spelling in which each call that is read several times is made once, as the original does: its gradients are added."""
