@@ -85,7 +85,7 @@ def test_the_commands_of_the_page(page, tmp_path):
     assert shown
     for command, expected, status in shown:
         program, *arguments = shlex.split(command)
-        done = forked.run([*WORDS[program], *arguments], cwd=tmp_path, together=True, COLUMNS="100", warm=True)
+        done = forked.run([*WORDS[program], *arguments], cwd=tmp_path, together=True, COLUMNS="100")
         assert done.returncode == status, f"{command}\n{done.stdout}"
         out = done.stdout.replace(f"{tmp_path}{os.sep}", "").replace("python -m padiff_shim ", "padiff-shim ")
         check(expected, out)
