@@ -57,6 +57,7 @@ from .causes import (
 from .findings import Cause, Mistake, Stage
 from .match import Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
+from .rewrites import UNTRIED
 from .rules import Evidence, diagnosed
 from .trace import FUSED_ATTENTION, Arranged, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
 
@@ -245,6 +246,7 @@ class _MistakeSearch:
     def to_its_end(self) -> Located:
         """All differences, until both agree or one cannot be mended."""
         self._search()
+        self._keep_what_mends_all()
         return self.located()
 
     def located(self) -> Located:
@@ -309,17 +311,28 @@ class _MistakeSearch:
         )
         difference = diagnosed([difference], evidence)[0]
         result = _MENDS if difference.rewrite is None else helps(difference.rewrite.patch())
-        self._mends = result == _MENDS
+        self._mends = result >= _MENDS
         return difference if result else replace(difference, rewrite=None)
 
+    def _keep_what_mends_all(self) -> None:
+        """Keep one difference alone, if all agrees with its change of the port's line; those before it stand on that line, too."""
+        self._forced, self._attributes, lines = {}, {}, set[str]()
+        for difference in self._differences if len(self._differences) > 1 else ():
+            lines.add(str(difference.port and difference.port.site))
+            patch = None if difference.rewrite is None or len(lines) > 1 else difference.rewrite.patch()
+            if patch is not None and self._helps(-sys.maxsize, patch, forward=False) == _MENDS:
+                self._differences = [other for other in self._differences if other.rewrite == difference.rewrite]
+                self._rest = ""
+                return
+
     def _helps(self, agreed: int, patch: Patch | None, *, forward: bool) -> int:
-        """Whether both agree in more with other lines, or in all; before Python 3.11 it is not tried."""
+        """Whether both agree in more with other lines, or in all; :data:`.rewrites.UNTRIED` before Python 3.11."""
         if patch is None or sys.version_info < (3, 11):
-            return _MENDS if patch is not None else 0
+            return UNTRIED if patch is not None else 0
         try:
             with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}) as changed:
                 if not changed:  # one of several functions of a name, which cannot be told apart
-                    return _MENDS
+                    return UNTRIED
                 outcome = self._run_mended()
         except Exception as error:  # whatever the changed line raises
             let_pass(error)

@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import paddle
@@ -17,6 +17,7 @@ import torch
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
 from ..present.annotations import Patch
+from ..text import tr
 from .arguments import ApiCall, as_read, shown, value_of
 from .bits.source import PortNames, aliases
 from .bits.spelling import replay
@@ -412,6 +413,45 @@ def _is_read_as(value: Value, operand: Value) -> bool:
         return same_numbers(value.tensor.expand(operand.tensor.shape), operand.tensor)
     except RuntimeError:
         return False
+
+
+UNTRIED = 3  # the answer of :attr:`Evidence.helps` where lines cannot be exchanged
+_OTHERWISE = {ast.Gt: ">=", ast.GtE: ">", ast.Lt: "<=", ast.LtE: "<"}  # about equal numbers
+
+
+def with_other_comparison(difference: CallDifference, evidence: Evidence) -> CallDifference | None:
+    """The comparison that a wrong mask comes from, where it may take equal numbers otherwise than the original's.
+
+    Paddle compares unseen: it is looked for in the expressions of the call that reads the mask.
+    """
+    original, port, matching = difference.original, difference.port, evidence.matching
+    if not original or not port or port.api is None or matching is None:
+        return None
+    waiting: list[TraceCall | None] = [original if difference.cause is Cause.MISSING else None]
+    compared: TraceCall | None = None
+    waiting += [operand.value.maker for operand in original.operands if difference.cause is Cause.CONSTANT]
+    while waiting and compared is None:
+        maker = waiting.pop()
+        compared = maker if maker is not None and maker.name in ("gt", "ge", "lt", "le") else None
+        waiting += [operand.value.maker for operand in maker.operands] if maker is not None else []
+    wrong = [operand.value for operand in port.operands if not matching.is_matched(operand.value)]
+    read = [node for own, _, node in tensor_arguments(port.api) if any(_is_read_as(own, value) for value in wrong)]
+    function, names = ValueSource(port.api.file, read[0], "").function if read and compared else None, set[str]()
+    while read and function is not None and compared is not None:
+        for node in ast.walk(read.pop(0)):
+            if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OTHERWISE:
+                own, wanted = ast.unparse(node), f"{ast.unparse(node.left)} {_OTHERWISE[type(node.ops[0])]} "
+                wanted += ast.unparse(node.comparators[0])
+                text = tr("{own}, where the original compares as {wanted}", own=own, wanted=wanted)
+                sites = compared.site, port.site._replace(line=node.lineno)
+                changed = replace(difference, cause=Cause.OTHER_OP, text=text, original=compared, sites=sites, spelled=own)
+                rewrite = Rewrite.of(port.api.file, [(node, wanted)])
+                return replace(changed, rewrite=rewrite) if 0 < evidence.helps(rewrite.patch()) < UNTRIED else None
+            if isinstance(node, ast.Name) and node.id not in names:
+                names.add(node.id)
+                assigns = [part for part in ast.walk(function) if isinstance(part, ast.Assign)]
+                read += [part.value for part in assigns if ast.unparse(part.targets[0]) == node.id]
+    return None
 
 
 def _with_result(difference: CallDifference, evidence: Evidence) -> Rewrite | None:

@@ -32,7 +32,7 @@ from .causes import (
 from .expressions import Rewrite, ValueSource, argument_source, both, registered, reordered_source, with_arguments
 from .findings import Cause, Fix, Mistake, ProgramPlace
 from .match import Matching, depends_on, kind
-from .rewrites import Evidence, is_one, layer_of, rewrites_of, same_numbers, tensor_arguments, transposed
+from .rewrites import Evidence, is_one, layer_of, rewrites_of, same_numbers, tensor_arguments, transposed, with_other_comparison
 from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
@@ -327,6 +327,8 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
     difference = differences[-1]
     if evidence.matching is None or evidence.answering is None or difference.write or difference.rewrite or difference.backward:
         return differences
+    if (compared := with_other_comparison(difference, evidence)) is not None:
+        return [*differences[:-1], compared]
     if difference.cause in (Cause.OTHER_OP, Cause.MISSING) and (layer := layer_of(difference, evidence)):
         return [*differences[:-1], replace(difference, write=layer)]
     rewrite, most = None, 0
@@ -507,9 +509,10 @@ def consequences(differences: Differences, evidence: Evidence) -> Differences:
 
 
 def _is_rewritten(difference: CallDifference, earlier: Differences) -> bool:
-    """Whether the change of a line that mends an earlier difference mends this one."""
+    """Whether the change of a line that mends an earlier difference mends this one; in several layers it is one all the same."""
     same = [other for other in earlier if difference.rewrite is not None and other.rewrite == difference.rewrite]
-    return any(other.cause is not difference.cause for other in same)
+    kinds = {(other.cause, other.port and other.port.name) for other in same}
+    return bool(kinds - {(difference.cause, difference.port and difference.port.name)})
 
 
 def _api_of(difference: CallDifference) -> tuple[str, CallSite, str] | None:
@@ -529,6 +532,8 @@ def _follows(difference: CallDifference, moved: Pairs, others: Pairs) -> bool:
         )
     if difference.cause is not Cause.OPERAND or not difference.original or not difference.port:
         return False
+    if any(_line_of(difference.port) == _line_of(port) for _, port in moved):
+        return True  # the model's result comes from it
     operands = zip(difference.original.operands, difference.port.operands)
     sources = [(operand.value.node, other.value.node) for operand, other in operands]
     return any(

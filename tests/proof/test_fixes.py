@@ -393,6 +393,14 @@ WRONG = {
         "paddle.to_tensor(LABELS[1]), paddle.to_tensor(LABELS[2]), reduction='sum')",
         "F.ctc_loss(torch.log_softmax(q.permute(1, 0, 2), -1), *(torch.tensor(side) for side in LABELS))",
     ),
+    "equal numbers of a constant": (
+        "q * (paddle.arange(6) > 3).astype('float32').unsqueeze(-1)",
+        "q * (torch.arange(6) >= 3)[:, None]",
+    ),
+    "equal numbers": (
+        "paddle.where((x[..., :1] * 0 + 1).cumsum(1) <= 3, q, k)",
+        "torch.where((x[..., :1] * 0 + 1).cumsum(1) < 3, q, k)",
+    ),
     "detached too little": (  # the forward rounds otherwise in the same bits
         "((F.softmax(q @ k.transpose([0, 2, 1]) / math.sqrt(8), -1) @ k - q) ** 2).mean()",
         "F.mse_loss(F.scaled_dot_product_attention(q, k, k), q.detach())",

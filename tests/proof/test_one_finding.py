@@ -1,5 +1,6 @@
 """One mistake is one finding: what only follows from it is none of its own, and what is a mistake of its own is not lost."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,11 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
+from planting import loaded
+from test_sceptics import pair
 
 from padiff_shim import prove
+from padiff_shim.proof.findings import Cause
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.usefixtures("undone")]
 D = 12
@@ -387,3 +391,52 @@ def test_a_formula_by_hand_that_is_wrong_is_one_finding_with_its_name():
     assert mistake.cause.name == "OTHER_OP"
     assert "softmax" in mistake.text
     assert "m.max" in mistake.paddle.source
+
+
+def test_a_norm_before_the_last_sum_of_a_model_is_one_finding():
+    def port(self, x):
+        return x + self.n(self.a(x))
+
+    def original(self, x):
+        return self.n(x + self.a(x))
+
+    (mistake,) = prove(*pair(port, original, a=("Linear", D, D), n=("LayerNorm", D)), X).mistakes
+    assert (mistake.cause, mistake.paddle.line) == (Cause.PLACE, port.__code__.co_firstlineno + 1)
+
+
+MASKED = """\
+import paddle
+
+
+class Model(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.a = paddle.nn.Linear(12, 1)
+
+    def forward(self, x, lengths):
+        mask = paddle.arange(5).unsqueeze(0) > lengths.unsqueeze(1)
+        keeps = (~mask).astype("float64")
+        scores = paddle.where(mask, paddle.full([], -1e9, "float64"), self.a(x)[..., 0])
+        return paddle.nn.functional.softmax(scores, -1), (x * keeps.unsqueeze(-1)).sum(1) / keeps.sum(1, keepdim=True)
+"""
+
+
+class Masked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(D, 1)
+
+    def forward(self, x, lengths):
+        mask = torch.arange(5)[None] >= lengths[:, None]
+        scores = self.a(x)[..., 0].masked_fill(mask, -1e9)
+        return scores.softmax(-1), (x * ~mask[..., None]).sum(1) / (~mask).sum(1, keepdim=True)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="lines are not exchanged in memory")
+def test_a_comparison_of_a_mask_that_several_calls_read_is_one_finding(tmp_path):
+    (tmp_path / "masked.py").write_text(MASKED)
+    torch.manual_seed(0)
+    models = loaded(tmp_path / "masked.py").Model(), Masked()
+    (mistake,) = prove(*models, (X, np.array([5, 3])), dtype="float64").mistakes
+    assert (mistake.cause, mistake.paddle.line) == (Cause.OTHER_OP, 10)
+    assert mistake.write == "mask = paddle.arange(5).unsqueeze(0) >= lengths.unsqueeze(1)"
