@@ -617,12 +617,12 @@ class Agreement:
                 return math.inf
         return max((distance for *_, distance in apart), default=0.0)
 
-    def unsettled(self, port: RunOutcome, *, forward: bool = False) -> str:
+    def unsettled(self, port: RunOutcome) -> str:
         """What is far apart, and moves as far by single rounding errors: at a tie, a step or a singular point; "" if nothing is.
 
         A gradient that is 0 but for rounding (of a key's bias behind a softmax) is small beside the others, and does not count.
         """
-        rows = list(zip(self._rows(port, forward), self._allowed[forward]))
+        rows = list(zip(self._rows(port, False), self._allowed[False]))
         least = max(
             (largest_element(expected) for (_, expected, _), _ in rows if expected is not None and expected.dtype.kind in "fc"),
             default=0.0,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import linecache
 import math
 import re
@@ -22,6 +21,7 @@ from ..frameworks.memory import TORCH_DTYPES
 from ..interrupts import let_pass
 from ..measure.bits import largest
 from ..present.annotations import Patch
+from ..recording.tensors import digest
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
@@ -412,7 +412,11 @@ class _MistakeSearch:
             traces = self._original.trace, self._port.trace
             every = [[value for value in trace.values() if value in known] for trace, known in zip(traces, of_numbers)]
             alone = [
-                [value.tensor for value in own if value.node is None and _is_single(value) and not _held(value, other)]
+                [
+                    value.tensor
+                    for value in own
+                    if value.node is None and _is_single(value) and not any(_equal_numbers(table, value) for table in other)
+                ]
                 for own, other in zip(every, reversed(every))
             ]
             self._moved = [
@@ -543,7 +547,9 @@ def _first_difference(
     def calls(ends: Iterable[Value | None], is_matched: Callable[[Value], bool], *, backward: bool) -> list[TraceCall]:
         return wrong_calls(
             filter(None, ends),
-            lambda value: (is_matched(value) and value not in turned) or (backward and _in_forward(value)),
+            lambda value: (
+                (is_matched(value) and value not in turned) or (backward and value.node is not None and not value.node.backward)
+            ),
         )
 
     original_ends, port_ends = zip(*wrong)
@@ -563,10 +569,6 @@ def _as_results(original_end: Value | None, port_end: Value | None, expected: Ar
     return laid_as(original_end, torch.from_numpy(expected)), laid_as(port_end, torch.from_numpy(actual))
 
 
-def _in_forward(value: Value) -> bool:
-    return value.node is not None and not value.node.backward
-
-
 def _gradients_alone(mapping: Mapping, trained: Collection[str], original: RunOutcome, port: RunOutcome) -> list[Array]:
     """The gradients that the port alone has, of weights that the original trains, too."""
     alone = [pair for pair in mapping if pair.torch in trained and pair.torch not in original.gradients]
@@ -575,11 +577,8 @@ def _gradients_alone(mapping: Mapping, trained: Collection[str], original: RunOu
 
 
 def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:
-    return [
-        (expected, other)
-        for _, expected, other in agreement_module.outputs(original, port)
-        if np.issubdtype(expected.dtype, np.inexact)
-    ]
+    outputs = agreement_module.outputs(original, port)
+    return [(expected, other) for _, expected, other in outputs if np.issubdtype(expected.dtype, np.inexact)]
 
 
 def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> ArrayPairs:
@@ -831,11 +830,6 @@ def run_with_roundings(side: ModelSide, tables: Iterable[torch.Tensor], seed: in
     return side.run_wide(lambda *_: WithTables(pairs))
 
 
-def _held(value: Value, others: Iterable[Value]) -> bool:
-    """Whether one of the other side's tables has the same numbers."""
-    return any(_equal_numbers(other, value) for other in others)
-
-
 def _equal_numbers(table: Value, value: Value) -> bool:
     """Whether two tables hold the same numbers in float64, in whatever order."""
     largest = max(map(abs, table.ends[:2]))
@@ -945,8 +939,8 @@ def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mappi
     named = {name: weight for name, weight in original_model.named_parameters() if name in names and weight.is_floating_point()}
     groups = [
         group
-        for alike in _grouped(list(named.values()), _begins)
-        for group in (_grouped(alike, _bytes) if len(alike) > 1 else [alike])
+        for alike in _grouped(list(named.values()), lambda weight: (*weight.shape, *weight.detach().flatten()[:_FIRST].tolist()))
+        for group in (_grouped(alike, lambda weight: digest(weight.detach().cpu().numpy())) if len(alike) > 1 else [alike])
     ]
     equal = [weight for group in groups if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:
@@ -978,14 +972,6 @@ def _grouped(weights: Sequence[torch.Tensor], key: Callable[[torch.Tensor], Hash
     for weight in weights:
         groups.setdefault(key(weight), []).append(weight)
     return list(groups.values())
-
-
-def _begins(weight: torch.Tensor) -> Hashable:
-    return tuple(weight.shape), tuple(weight.detach().flatten()[:_FIRST].tolist())
-
-
-def _bytes(weight: torch.Tensor) -> Hashable:
-    return hashlib.sha256(np.ascontiguousarray(weight.detach().cpu().numpy()).data).hexdigest()
 
 
 def _is_plain(weight: torch.Tensor) -> bool:

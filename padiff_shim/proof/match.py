@@ -66,7 +66,10 @@ class Matching:
 
     def _repeated(self, first: Trace, second: Trace) -> None:
         """What one program makes for each sample of a batch, and the other once for all (angles of positions), is the same."""
-        several = [list(filter(_of_several, trace.values())) for trace in (first, second)]
+        forwards = [
+            [value for value in trace.values() if value.node is None or not value.node.backward] for trace in (first, second)
+        ]
+        several = [[value for value in values if value.count > 1] for values in forwards]
         matched: list[dict[Value, Value]] = [self.of_first, self.of_second]
         for side in (1, 0):  # whose values are the same for all samples; those of the first that the second has not yet
             once: dict[int, list[Value]] = defaultdict(list)
@@ -210,11 +213,6 @@ def made_of(trace: Trace, holds: Callable[[Value], bool], among: Callable[[Trace
 def _is_weight(value: Value) -> bool:
     """Whether what was there before may be a weight, or its nameless copy: no input, and no constant that a call made."""
     return value.tensor.is_floating_point() and not value.label.startswith("input ") and "(" not in value.label
-
-
-def _of_several(value: Value) -> bool:
-    """Whether a value of the forward holds several numbers."""
-    return value.count > 1 and (value.node is None or not value.node.backward)
 
 
 def _sample(value: Value) -> torch.Tensor | None:

@@ -156,7 +156,10 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
                 )
             if answer is not None and evidence.training and difference.cause in _OF_CALLS and answer.changes == {"training": False}:
                 return differences  # a dropout too many, or elsewhere
-            if answer is not None and all(_is_written(api, *change) for change in answer.changes.items()):
+            if answer is not None and all(  # the line says what it hands over where a tensor is to be another
+                not isinstance(value, Constant) or api.arguments[name] is None or argument_source(api, name) is not None
+                for name, value in answer.changes.items()
+            ):
                 return [*differences[:-1], _of_arguments(difference, answer, nodes)]
     return differences
 
@@ -422,11 +425,6 @@ def _texts(call: ApiCall, changes: Mapping[str, Any]) -> dict[str, str]:
     if call.symbol.startswith("[]"):
         return {name: shown_item(value) if name == "item" else shown(value) for name, value in changes.items()}
     return {name: shown(value) for name, value in changes.items()} if call.symbol else {}
-
-
-def _is_written(call: ApiCall, name: str, value: Any) -> bool:
-    """Whether the line says what it hands over where a tensor is to be another."""
-    return not isinstance(value, Constant) or call.arguments[name] is None or argument_source(call, name) is not None
 
 
 def _own_text(call: ApiCall, name: str) -> str:

@@ -464,8 +464,9 @@ class Capture(WithTables):
         arguments = named_arguments(shape, args, kwargs)
         if shape.base in NOTHING:
             result = function(*args, **kwargs)
-            if shape.base in BLANK:
-                self._blank(result)
+            if shape.base in BLANK:  # without values it is no value of the trace: the elements of an earlier run may lie there
+                result.zero_()
+                self._new(result, Value(result.detach().clone(), None, ""))
             return result
         operands = [self._operand(name, tensor) for name, value, _ in arguments for tensor in tensors_in(value)]
         written = [tensor for _, value, writes in arguments if writes for tensor in tensors_in(value)]
@@ -668,16 +669,13 @@ class Capture(WithTables):
         behind = backward_node()
         if behind is None:
             place = call_site(self._until), self._layer()
-            self._remember(place)
+            # For its backward; one that makes no node of the graph comes behind another's.
+            self._places.setdefault(last_node_number(), place)
             return (*place, False)
         in_backward = _site_in_backward()
         if in_backward is not None:
             return in_backward, "", True
         return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
-
-    def _remember(self, place: tuple[CallSite, str]) -> None:
-        """Where a call stands, for its backward. One that makes no node of the graph comes behind another's."""
-        self._places.setdefault(last_node_number(), place)
 
     def _value(self, tensor: torch.Tensor) -> Value:
         """The value of a tensor: by its identity, else by its place in memory."""
@@ -765,11 +763,6 @@ class Capture(WithTables):
         value = self._new(tensor, Value(alias if _address(tensor) in self.unwritten else alias.clone(), None, label))
         self.trace.constants.append(value)
         return value
-
-    def _blank(self, tensor: torch.Tensor) -> None:
-        """Memory without values is no value of the trace: the elements of an earlier run may lie there."""
-        tensor.zero_()
-        self._new(tensor, Value(tensor.detach().clone(), None, ""))
 
     def _new(self, tensor: torch.Tensor, value: Value) -> Value:
         self._memory.setdefault(_address(tensor), []).append(value)
