@@ -531,7 +531,8 @@ def _shown(value: Any) -> str:
 
 def comparable(operand: TraceOperand, other: TraceOperand) -> bool:
     """Whether two operands may be the same: as many numbers of one kind."""
-    return operand.tensor.numel() == other.tensor.numel() and operand.tensor.is_floating_point() == other.tensor.is_floating_point()
+    kinds = {(tensor.numel(), tensor.is_floating_point(), tensor.is_complex()) for tensor in (operand.tensor, other.tensor)}
+    return len(kinds) == 1
 
 
 # ---- Calls of one program without counterpart in its place.

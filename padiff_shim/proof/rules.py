@@ -26,6 +26,7 @@ from .causes import (
     CallDifference,
     advice_on_definition,
     advice_on_missing,
+    comparable,
     role,
     unlike_attributes,
 )
@@ -353,7 +354,11 @@ def held_otherwise(differences: Differences, evidence: Evidence) -> Differences:
     if matching is None or original is None or port is None or port.api is None or not unsaid:
         return differences
     pairs = [pair for pair in zip(original.operands, port.operands) if pair[1].value.node is None]
-    wrong = [own.value for other, own in pairs if not matching.in_order(other.value, other.tensor, own.tensor)]
+    wrong = [
+        own.value
+        for other, own in pairs
+        if not (comparable(other, own) and matching.in_order(other.value, other.tensor, own.tensor))
+    ]
     for value, _, node in tensor_arguments(port.api):
         attribute = ast.unparse(node).removeprefix("self.")
         same = [other for other in wrong if same_numbers(value.sorted, other.sorted)]
