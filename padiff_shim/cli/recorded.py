@@ -56,7 +56,7 @@ class RecordedProgram:
             form = {"steps": range(max(0, options.around - 1), options.around + 2)}
         form["first_step"] = options.first_step
         self._recording = record(options.folder, framework=options.framework, overwrite=options.overwrite, **form)
-        self._recording.joins(options.inside)
+        self._recording.joins = options.inside
         self.options, self.command, self.run = options, "", self
         self.file = options.folder
 

@@ -52,7 +52,7 @@ def record_original(folder: Path, module: torch.nn.Module, inputs: Inputs, loss:
         parameter.grad = None
     positional, keywords = inputs.of("torch", dtype, wide=WIDE if wide else "", device=device)
     recording = record(folder, model, gradients=True, parameters=True, budget=_ALL)
-    recording.alone()
+    recording.alone = True
     with contextlib.ExitStack() as stack:
         stack.enter_context(seeded(seed))
         if wide:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .operands import Arranged, alike, found, masks, to_write
 from .rank_causes import SCALE
-from .tensors import STATISTICS_OF_BOTH, Array, Tensor, multiple
+from .tensors import Array, Tensor, multiple
 
 AXIS, MASK, ORDER_OF_ELEMENTS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
     "axis", "mask", "order of elements", "operand", "arrangement", "normalization", "dtype", "calls", "moving average"
@@ -23,7 +25,7 @@ _EQUAL = 1e-6  # relative: calls that agree
 _NOTHING = 1e-20  # a probability that is none: that of a masked score is zero, or what a kernel's exp makes at its lower end
 _HIDDEN = -1e4  # scores below it are masked
 _MOST = 4096  # slices whose order is looked for
-_NOTHING_WANTED = {"false", "none", "0", "", "nchw", "ncl", "ncdhw"}  # arguments that say nothing
+_NOTHING_WANTED = {"false", "none", "nchw", "ncl", "ncdhw", "explicit"}  # arguments that say nothing
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -51,9 +53,18 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
     if others is not None:
         return others
     if a.kind == "op" and not {*a.names} & {*b.names}:
-        text = tr("a calls {a} here, b {b}", a=shown(a.name), b=shown(b.name))
-        return DifferenceReason(CALLS, text, {"a": a.name, "b": b.name})
+        numbers: dict[str, Any] = {"a": _api(a), "b": _api(b)}
+        return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=shown(numbers["a"]), b=shown(numbers["b"])), numbers)
     return arguments
+
+
+def _api(call: Tensor) -> str:
+    """The program's word for a call: Paddle's op for it may be one of several functions."""
+    way = "" if call.reads is None else call.reads.arguments.get("pooling_type", "").strip("'")
+    if way:
+        return f"{way}_{call.name}"
+    module, _, word = call.function.rpartition(".")
+    return word if module.endswith("nn.functional") else call.name
 
 
 def other_dtypes(rows: Sequence[TensorRow]) -> DifferenceReason | None:
@@ -213,7 +224,7 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         if a is None or b is None or alike(a.values, b.values):
             continue
         makers = [next(row for row in rows if getattr(row, side) is way.source) for side, way in (("a", a), ("b", b))]
-        if any(row.differs and row.apart is not None for row in makers):
+        if any(row.apart is not None and not row.apart.relative <= _CLOSE for row in makers):
             continue
         words = [way.words() if makers[0] is makers[1] else f"{shown(way.source.name)}{way.words()}" for way in (a, b)]
         numbers: dict[str, Any] = {"a": words[0], "b": words[1]}
@@ -221,7 +232,7 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         text = tr("{name} is {a} in a, {b} in b", name=shown(name), **texts)
         if makers[0] is makers[1]:
             text = tr("{name}, of {row}, is {a} in a, {b} in b", name=shown(name), row=makers[0].any.sentence(brief=True), **texts)
-            numbers["write"] = to_write(a, b.values)
+            numbers["write"] = to_write(b, a.values) if _is_port(b.source, a.source) else to_write(a, b.values)
         kind = ARRANGED if makers[0] is makers[1] else OPERAND
         if not numbers.get("write"):
             return DifferenceReason(kind, text, numbers)
@@ -231,6 +242,10 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         )
         return DifferenceReason(kind, text, numbers, brief)
     return None
+
+
+def _is_port(call: Tensor, other: Tensor) -> bool:
+    return call.function.startswith("paddle") and other.function.startswith("torch")
 
 
 _ATTENTION = frozenset({"scaled_dot_product_attention", "flash_attn", "flash_attention"})
@@ -252,7 +267,8 @@ def _of_attention(a: Tensor, b: Tensor, ways: Sequence[OperandPair]) -> Differen
     if hidden[0] != hidden[1] and any(known):
         text = tr("the mask hides {a} in a, {b} in b", a=hidden[0], b=hidden[1])
         numbers = {side: None if way is None else way[0] for side, way in zip("ab", known)}
-        write = "" if known[1] is None else _mask_to_write(known[1][0], length)
+        original = known[0 if _is_port(b, a) else 1]
+        write = "" if original is None else _mask_to_write(original[0], length)
         text = tr("{text} (write {write})", text=text, write=write) if write else text
         return DifferenceReason(MASK, text, {**numbers, "write": write})
     if known[0] is not None and known[1] is not None and known[0][1] != known[1][1]:
@@ -288,17 +304,25 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
     if a.reads is None or b.reads is None:
         return None, False
     agreeing = [row for row in rows if row.apart is not None and row.apart.relative <= _EQUAL and row.a and row.a.names == a.names]
-    usual = [
-        {pair for row in agreeing if (reads := getattr(row, side).reads) is not None for pair in reads.arguments.items()}
-        for side in "ab"
-    ]
+    usual = [_meanings(row.a, row.b) for row in agreeing]
+    sides = _meanings(a, b)
+    for name in sides[0]:
+        values = sides[0][name], sides[1].get(name, "[")
+        spelled = name in ("axis", "dim") or any((known[0].get(name), known[1].get(name)) == values for known in usual)
+        if not spelled and "[" not in (values[0][:1], values[1][:1]) and _plain(values[0]) != _plain(values[1]):
+            text = tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(values[0]), b=shown(values[1]))
+            return DifferenceReason(ARGUMENTS, text, {name: [*values]}), True
     sides = [
-        {name: value for name, value in reads.arguments.items() if value[:1] != "[" and (name, value) not in known}
-        for reads, known in zip((a.reads, b.reads), usual)
+        {
+            name: value
+            for name, value in side.items()
+            if value[:1] != "[" and all(known[place].get(name) != value for known in usual)
+        }
+        for place, side in enumerate(sides)
     ]
     others = [{_plain(value) for value in side.values()} for side in sides]
     alone = [
-        {name: value for name, value in side.items() if _plain(value) not in known | _NOTHING_WANTED}
+        {name: value for name, value in side.items() if _plain(value) not in known | {""}}
         for side, known in zip(sides, others[::-1])
     ]
     floats = [{name: value for name, value in side.items() if "." in value or "e-" in value} for side in alone]
@@ -316,12 +340,28 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
     return DifferenceReason(ARGUMENTS, text, {"a": alone[0], "b": alone[1]}, brief), False
 
 
+def _meanings(*calls: Tensor | None) -> list[dict[str, str]]:
+    """The arguments of two calls, each meaning in one word: Torch's of a batch norm, and a matrix as it lies."""
+    reads = [call.reads for call in calls if call is not None and call.reads is not None]
+    known = [dict(read.arguments) for read in reads]
+    alike = len({frozenset(operand.digest for operand in read.operands) for read in reads}) == 1
+    for arguments in known:
+        if {"is_test", "momentum"} <= arguments.keys():
+            arguments["training"] = str("True" not in (arguments.pop("is_test"), arguments.pop("use_global_stats", "")))
+            arguments["momentum"] = f"{1 - float(arguments['momentum']):.6g}"
+        for name in () if alike else ("transpose_x", "transpose_y", "transpose_weight"):  # others transpose before the call
+            arguments.pop(name, None)
+    return known if len(known) == len(calls) else [{}, {}]
+
+
 def _plain(value: str) -> str:
-    """An argument, alike for both frameworks' ways to write it."""
+    """An argument, alike for both frameworks' ways to write it; "" where it says nothing."""
     try:
-        return f"{float(value):g}"
+        number = float(value)
     except ValueError:
-        return value.strip("'\"").lower()
+        text = value.strip("'\"").lower()
+        return "" if text in _NOTHING_WANTED else {"tanh": "true"}.get(text, text)
+    return f"{number:g}" if number else ""
 
 
 def of_average(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
@@ -339,20 +379,43 @@ def of_average(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | 
     return DifferenceReason(AVERAGE, text, {"a": a, "b": b})
 
 
-def of_statistics(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
-    """Running statistics of a normalization: the momentum with which each run makes them."""
-    layer = row.any.name.rpartition(".")[0]
-    norms = [other for other in rows if other.any.layer == layer and other.a and other.b and other.a.reads and other.b.reads]
-    for norm in norms if row.any.name.endswith(STATISTICS_OF_BOTH) else ():
-        a, b = (side.reads.arguments.get("momentum") for side in (norm.a, norm.b) if side is not None and side.reads is not None)
-        if a is None or b is None:
+def momenta(row: TensorRow) -> list[float]:
+    """Torch's momentum of a batch norm in both runs, if they take over other shares of a batch into running statistics."""
+    if row.any.reads is None or "momentum" not in row.any.reads.arguments:
+        return []
+    known = _meanings(row.a, row.b)
+    rates = [float(side["momentum"]) for side in known if side.get("training") == "True" and "momentum" in side]
+    return rates if len(rates) == len(known) > 1 and abs(rates[0] - rates[1]) > _CLOSE else []
+
+
+def of_statistics(rows: Sequence[TensorRow], layer: str | None = None) -> DifferenceReason | None:
+    """The momentum with which runs make running statistics otherwise, of a ``layer`` or of the first that does."""
+    for norm in rows:
+        if (layer is not None and norm.any.layer != layer) or not (rates := momenta(norm)):
             continue
-        text, numbers = tr("momentum is {a} in a, {b} in b", a=shown(a), b=shown(b)), {"momentum": [a, b]}
         paddles = [side is not None and side.function.startswith("paddle") for side in (norm.a, norm.b)]
-        rates = [1 - float(rate) if own else float(rate) for rate, own in zip((a, b), paddles)]  # Paddle's is 1 minus Torch's
-        if abs(rates[0] - rates[1]) > _CLOSE:
-            write = f"momentum={1 - rates[paddles[0]]:.6g}" if paddles[0] != paddles[1] else ""
-            return DifferenceReason(ARGUMENTS, tr("{text} (write {write})", text=text, write=write) if write else text, numbers)
+        words = [f"{1 - rate if own else rate:.6g}" for rate, own in zip(rates, paddles)]  # Paddle's is 1 minus Torch's
+        text = tr("momentum is {a} in a, {b} in b", a=words[0], b=words[1])
+        if paddles[0] != paddles[1]:
+            text = tr("{text} (write {write})", text=text, write=f"momentum={1 - rates[paddles[0]]:.6g}")
+        return DifferenceReason(ARGUMENTS, text, {"momentum": words, "until": str(norm.any), "step": norm.any.step})
+    return None
+
+
+def of_constants(rows: Sequence[TensorRow]) -> DifferenceReason | None:
+    """What is computed behind an update, before layers run, with numbers that the other run has nowhere there: an average."""
+    for step, group in itertools.groupby(rows, lambda row: row.any.step):
+        begun = list(itertools.takewhile(lambda row: not row.any.layer, group))
+        sides = [[entry.reads for row in begun if (entry := getattr(row, side)) is not None and entry.reads] for side in "ab"]
+        numbers = [{_plain(value) for reads in side for value in reads.arguments.values()} for side in sides]
+        for row in begun if step > rows[0].any.step else ():
+            if row.apart is None or row.apart.relative <= _CLOSE or row.a is None or row.b is None:
+                continue
+            reason, sure = _of_arguments((), row.a, row.b)
+            values = [_plain(value) for pair in reason.numbers.values() for value in pair] if reason is not None and sure else []
+            if reason is not None and values and values[0] not in numbers[1] and values[1] not in numbers[0]:
+                text = tr("{text}, at {row}", text=reason.text, row=row.any.sentence(brief=True))
+                return replace(reason, text=text, numbers={**reason.numbers, "until": str(row.any), "step": step})
     return None
 
 

@@ -20,7 +20,7 @@ from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align
 from .call_origins import OriginFinder
-from .call_reasons import updates_apart
+from .call_reasons import momenta, updates_apart
 from .difference import (
     HELD,
     Difference,
@@ -423,7 +423,7 @@ def _compare(
         if ranks is None:
             inputs = [_row(a.rank, *pair, tolerances, partners) for pair in inputs_of_both]
             samples = CommonSamples(inputs_of_both)
-            rows = _unscaled([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
+            rows = _judged([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners)
         difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
@@ -651,8 +651,12 @@ def _data(step: RecordedStep, weights: set[str]) -> frozenset[str]:
     return frozenset(tensor.digest for tensor in step.inputs if tensor.tensor != WEIGHT and tensor.digest)
 
 
-def _unscaled(rows: list[TensorRow]) -> list[TensorRow]:
-    """The rows of a step; a scaled loss and its gradients are no difference where those that the update uses are equal."""
+def _judged(rows: list[TensorRow]) -> list[TensorRow]:
+    """The rows of a step, of a batch norm also by the momentum of its statistics, which may not be recorded.
+
+    A scaled loss and its gradients are no difference where those that the update uses are equal.
+    """
+    rows = [replace(row, differs=True) if momenta(row) else row for row in rows]
     used = [row for row in rows if row.any.kind == IN_STEP]
     equal = {row.any.name for row in used if not row.differs}
     equal |= {LOSS} if len(equal) == len(used) > 0 else set()

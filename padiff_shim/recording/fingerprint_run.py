@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -64,7 +63,6 @@ class FingerprintRun(StepRecorder):
         self._layers: dict[int, Of] = {}  # by identity
         self._names: dict[int, tuple[Of, ...]] = {}  # of gradients, clipped ones and parameters, by the parameter's identity
         self._running: list[Of] = []
-        self.thread = threading.get_ident()
         self._changed = list[bytes]()  # events of optimizers that are to be written
         self._ended: list[tuple[int, str]] = []  # steps that are to be written, and the spans of their tensors
         self._wrote = 0.0
@@ -75,17 +73,13 @@ class FingerprintRun(StepRecorder):
 
     # What the observers call
 
-    def elsewhere(self) -> bool:
-        """Whether this is another thread than the one that began."""
-        return threading.get_ident() != self.thread
-
     def enter(self, layer: Framework, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """A layer begins."""
         of = self._layers.get(id(layer))
         if self._running:
             self._running.append(of or self._new_layer(layer))
             return
-        self._begin()
+        self.computes()
         if of is None or not any(layer is root for root, _ in self._roots):
             self._root(layer)
             of = self._layers[id(layer)]
@@ -119,7 +113,7 @@ class FingerprintRun(StepRecorder):
 
     def loss(self, tensor: Framework) -> None:
         """A backward starts from this tensor."""
-        self._begin()
+        self.computes()
         if self.active:
             self._add(_LOSS, tensor)
 
@@ -133,13 +127,12 @@ class FingerprintRun(StepRecorder):
                     self._add(self._named(parameter)[1], gradient)
 
     def _in_step(self, parameters: Iterable[Framework]) -> None:
-        self._begin()
+        self.computes()
         if self.active:
-            names = self._names
             for parameter in parameters:
                 gradient = gradient_in_step(parameter)
                 if gradient is not None:
-                    self._add((names.get(id(parameter)) or self._new_name(parameter))[0], gradient)
+                    self._add(self._named(parameter)[0], gradient)
 
     def _namer(self, parameters: object) -> Callable[[Framework], str]:
         return lambda parameter: self._named(parameter)[0][1]
@@ -150,19 +143,18 @@ class FingerprintRun(StepRecorder):
     def stepped(self, parameters: Iterable[Framework], states: object) -> None:
         """See :class:`~.record.StepRecorder`."""
         if self.active:
-            names = self._names
             for parameter in parameters:
-                self._add((names.get(id(parameter)) or self._new_name(parameter))[2], parameter)
+                self._add(self._named(parameter)[2], parameter)
         self._updated = True
 
     def note(self, name: str, value: Any, site: object, layer: str) -> None:
         """Values of the program's own."""
-        self._begin()
+        self.computes()
         for path, tensor in leaves(value) if self.active else ():
             self._add_any(("note", name, layer, path), tensor)
 
     def next_step(self) -> None:
-        """The next step begins."""
+        """See :class:`~.record.StepRecorder`."""
         self._end_step()
         self._updated = self._starts = False
         self.step += 1
@@ -180,10 +172,6 @@ class FingerprintRun(StepRecorder):
         self.write()
 
     # Names
-
-    def _begin(self) -> None:
-        if self._updated:
-            self.next_step()
 
     def _root(self, model: Framework) -> None:
         """A model that the program itself calls; its weights at the start, where the run has just begun."""
@@ -323,25 +311,13 @@ def _of_parameter(name: str) -> tuple[Of, ...]:
     return ("gradient", name, "", ""), (CLIPPED, name, "", ""), ("parameter", name, "", "")
 
 
-class FrameworkFingerprints:
-    """What the observers of both frameworks share: the run, and methods that are replaced.
+def watching_backwards(
+    run: Any, looks_on: Callable[[], bool], ended: Callable[[], object] = lambda: None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """What makes of functions that start a backward some that tell ``run`` from which tensors it starts, the outermost alone.
 
-    Args:
-        file: where fingerprints go.
-        side: the framework.
-        model, every, first_step: as of :class:`FingerprintRun`.
+    ``ended`` is called when it has left its gradients.
     """
-
-    def __init__(self, file: RecordFile, side: Any, model: Framework | None, every: int, first_step: int) -> None:
-        self.run = FingerprintRun(file, side, model, every, first_step)
-        self._methods = Replacements()
-
-    def _looks_on(self) -> bool:
-        return not self.run.elsewhere()
-
-
-def watching_backwards(run: Any, looks_on: Callable[[], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What makes of functions that start a backward some that tell ``run`` from which tensors it starts, the outermost alone."""
     inside = False
 
     def watched(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -354,9 +330,11 @@ def watching_backwards(run: Any, looks_on: Callable[[], bool]) -> Callable[[Call
                 run.loss(tensor)
             inside = True
             try:
-                return original(tensors, *args, **kwargs)
+                result = original(tensors, *args, **kwargs)
             finally:
                 inside = False
+            ended()
+            return result
 
         return backward
 

@@ -151,18 +151,10 @@ class JoinedRun:
             counts.append(max(layers[0].values(), default=math.gcd(*layers[1].values())))
         return min(counts)
 
-    def layer_classes(self) -> dict[str, str]:
-        """Path of a layer -> its class, as far as layers were recorded."""
-        return {
-            self._path(rank, tensor.layer): tensor.name
-            for rank, step in self._begun.items()
-            for tensor in step.tensors
-            if tensor.kind == "layer"
-        }
-
     def meet(self, other: JoinedRun) -> None:
         """Learn from the other run's weights which layers own a weight that is split along its rows or its vocabulary."""
-        partners, classes = other.weights(), self.layer_classes()
+        begun = [(rank, tensor) for rank, step in self._begun.items() for tensor in step.tensors if tensor.kind == "layer"]
+        partners, classes = other.weights(), {self._path(rank, layer.layer): layer.name for rank, layer in begun}
         crossing, split = self.framework != other.framework, False
         for name, weight in self.weights().items():
             if not isinstance(weight, RankTensor) or len(weight.all_ranks) == 1:

@@ -121,7 +121,10 @@ class JoinedRows:
             elif isinstance(b, RankTensor):
                 b.order = tuple(self._order.index(place) for place in range(len(self._order)))
         self._choose_gradient_ways(pairs, tolerances)
-        _note_sums([tensor for pair in pairs for tensor in pair if isinstance(tensor, RankTensor)])
+        split = [tensor for pair in pairs for tensor in pair if isinstance(tensor, RankTensor)]
+        sums = {_bits(tensor) for tensor in split if tensor.kind == "op" and reductions(tensor) == (SUM,)}
+        for tensor in split:  # notes of results of which their calls say that those of shares add up
+            tensor.way = SUM if tensor.kind == "note" and tensor.way is None and _bits(tensor) in sums else tensor.way
         measured: list[tuple[TensorRow, bool]] = []  # and whether ranks hold parts of it that were not concatenated
         compared = {_bits(tensor) for pair in pairs if None not in pair for tensor in pair if tensor is not None}
         for a, b in pairs:
@@ -417,14 +420,6 @@ def _scales(tensor: Tensor) -> bool:
 def _shared(tensor: Tensor) -> bool:
     """Whether ranks with other data hold different bits of it."""
     return isinstance(tensor, RankTensor) and len(tensor.parts) > 1 and not tensor.outer_equal
-
-
-def _note_sums(tensors: Sequence[RankTensor]) -> None:
-    """Notes of results of which their calls say that those of shares add up, add up too."""
-    sums = {_bits(tensor) for tensor in tensors if tensor.kind == "op" and reductions(tensor) == (SUM,)}
-    for tensor in tensors:
-        if tensor.kind == "note" and tensor.way is None and _bits(tensor) in sums:
-            tensor.way = SUM
 
 
 def _of_backward(row: TensorRow) -> bool:

@@ -30,7 +30,7 @@ from ..runs.run import Run
 from ..table.reasons import StayNative
 from ..trees import is_tensor
 from .files import RecordFile
-from .fingerprint_run import FrameworkFingerprints, Replacements, watching_backwards
+from .fingerprint_run import FingerprintRun, Replacements, watching_backwards
 from .record import StepRecorder, Writer
 from .tensors import Array
 
@@ -68,8 +68,7 @@ class PaddleObserver:
         self._writer, self._plan = writer, Observing(writer, model, calls=calls, layers=layers)
         self._frame: Frame | None = None
         self._methods = Replacements()
-        self._thread = threading.get_ident()
-        self._steps = PaddleSteps(writer, lambda: threading.get_ident() == self._thread and self._plan.looks_on)
+        self._steps = PaddleSteps(writer, lambda: writer.looks_on() and self._plan.looks_on)
 
     def begin(self) -> None:
         """Look on from here."""
@@ -412,12 +411,12 @@ class PaddleView:
 _HAS_GPU = paddle.is_compiled_with_cuda()
 
 
-class PaddleFingerprints(FrameworkFingerprints):
+class PaddleFingerprints:
     """Between :meth:`begin` and :meth:`end` this thread's layers, losses, gradients and parameters are recorded."""
 
     def __init__(self, file: RecordFile, model: Any, every: int, first_step: int) -> None:
-        super().__init__(file, PaddleView(), model, every, first_step)
-        self._steps = PaddleSteps(self.run, lambda: self._looks_on() and paddle.in_dynamic_mode())
+        self.run, self._methods = FingerprintRun(file, PaddleView(), model, every, first_step), Replacements()
+        self._steps = PaddleSteps(self.run, lambda: self.run.looks_on() and paddle.in_dynamic_mode())
 
     def begin(self) -> None:
         """Look on from here."""
@@ -426,7 +425,7 @@ class PaddleFingerprints(FrameworkFingerprints):
         entry_points.OPS.release(ticket)
         methods = self._methods
         methods.put(paddle.nn.Layer, "__call__", self._layer)
-        watched = watching_backwards(self.run, self._looks_on)
+        watched = watching_backwards(self.run, self.run.looks_on)
         methods.put(paddle.Tensor, "backward", watched)
         methods.put(paddle.autograd, "backward", watched)
         self._steps.begin()
@@ -492,7 +491,10 @@ class PaddleSteps:
                 result = original(optimizer, *args, **kwargs)
             else:
                 self._run.updating(parameters, optimizer, OF_PADDLE)
-                self._watch_clip(getattr(optimizer, "_grad_clip", None))
+                clip = type(getattr(optimizer, "_grad_clip", None))  # of whatever class it is
+                for owner in [kind for kind in clip.__mro__ if "__call__" in vars(kind)][:1]:
+                    if not hasattr(vars(owner)["__call__"], _WATCHED):
+                        self._methods.put(owner, "__call__", self._step_clips)
                 self._run.inside = True
                 try:
                     result = original(optimizer, *args, **kwargs)
@@ -502,12 +504,6 @@ class PaddleSteps:
             return result
 
         return step
-
-    def _watch_clip(self, clip: Any) -> None:
-        """Watch calls of an optimizer's own clipping, of whatever class it is."""
-        owner = next((kind for kind in type(clip).__mro__ if "__call__" in vars(kind)), None)
-        if owner is not None and not hasattr(vars(owner)["__call__"], _WATCHED):
-            self._methods.put(owner, "__call__", self._step_clips)
 
     def _step_clips(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,14 +14,14 @@ from ..text import joined, many, shown, tr
 from . import pages
 from .alignment import by_figures, same_elements
 from .call_origins import ARGUMENTS, other_arguments
-from .call_reasons import CALLS, DTYPE, OPERAND, of_average, of_call, of_statistics, other_dtypes, updates_apart
+from .call_reasons import CALLS, DTYPE, OPERAND, of_average, of_call, of_constants, of_statistics, other_dtypes, updates_apart
 from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import EXCHANGED, PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor, RankTensor
 from .switches import SwitchDifference
-from .tensors import GRADIENTS, ROW_KINDS, WEIGHT, Array, is_weight, linear, multiple, wide
+from .tensors import GRADIENTS, ROW_KINDS, STATISTICS_OF_BOTH, WEIGHT, Array, is_weight, linear, multiple, wide
 from .tensors import NORM as NORM_NOTE
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
@@ -35,6 +34,7 @@ BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
 )  # fmt: skip
 _SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
+_ZERO = 1e-6  # relative to the largest of a step: gradients that are zero but for rounding
 _FACTOR = 1e-3  # relative: two tensors of which one is a multiple of the other
 _COUNT = 10**7  # beyond, a number says nothing of how many are added up
 
@@ -106,20 +106,20 @@ def reason_of(
     )
     rest = rounding.rest
     comparable = inputs is None or inputs.kind == ORDER_OF_SAMPLES or (difference.origin is None and inputs.kind != SKIPPED)
-    reason = None if rest is None or not comparable else _of_row(updates, difference, rest, rounding, cause)
-    parts = [] if inputs is None else [inputs.text]
-    numbers: dict[str, Any] = {} if inputs is None else dict(inputs.numbers)
+    known = _of_row(updates, difference, rest, rounding, cause) if rest is not None and comparable else None
+    reason = known if rest is not None else of_statistics(difference.rows) or of_constants(difference.rows)
+    parts, numbers = ([], {}) if inputs is None else ([inputs.text], dict(inputs.numbers))
     if rounding.rows:
         words = {"begins": rounding.begins, "amplification": rounding.amplification, "largest": rounding.largest}
         numbers |= words
-        if rest is None:
+        if rest is None and reason is None:
             parts.append(
                 tr(
                     "rounding explains all: {begins:.2g} at first, {largest:.2g} at most, times {amplification:.3g} in a call",
                     **words,
                 )
             )
-        else:
+        elif rest is not None:
             numbers |= {"until": str(rest.any), "step": rest.any.step}
             parts.append(tr("rounding explains what differs before {rest}", rest=pages.described(rest)))
     elif rest is not None and not rest.differs:
@@ -164,7 +164,9 @@ def _of_row(
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
         known = _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
-        return known or of_statistics(difference.rows, first) or _of_numbers(first)
+        layer, _, name = first.any.name.rpartition(".")
+        statistics = of_statistics(difference.rows, layer) if name in STATISTICS_OF_BOTH else None
+        return known or statistics or _of_numbers(first)
     known = None if cause is None else cause(first)
     if known is not None and known.kind != PART:
         return known
@@ -176,7 +178,7 @@ def _of_row(
         step = first.any.step - 1
         text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
         text = tr("{text} (record it with parameters=True, states=True)", text=text)
-        return DifferenceReason(UPDATE, text, {"step": step})
+        return of_constants(difference.rows) or DifferenceReason(UPDATE, text, {"step": step})
     return _of_result(difference, first, rounding, single=cause is None) or known or _of_place(difference, first)
 
 
@@ -353,6 +355,9 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
             return None
         return DifferenceReason(NORM, tr("the norm is not summed over ranks: each clips by its own"), {"step": step})
     rows = [row for row in difference.differing if row.any.kind == kind and row.any.step == step]
+    norms = [max(side.figures.get("norm", 0.0) for side in (row.a, row.b) if side is not None) for row in rows]
+    least = _ZERO * max(norms, default=0.0)
+    rows = [row for row, norm in zip(rows, norms) if norm >= least]
     crossing = difference.frameworks[0] != difference.frameworks[1]
     if side := _not_cleared(updates, [row for row in rows if not crossing or len(row.any.shape) == 1]):
         text = tr("the gradients of the step before were not cleared in {side}", side=side)

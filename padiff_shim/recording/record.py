@@ -69,15 +69,29 @@ class StepRecorder:
         step: the number of the step.
         active: whether this step is recorded.
         inside: of a step or clipping, whose own calls are none of the program's.
+        thread: the one that is recorded.
     """
 
     active: Any
 
     def __init__(self, first_step: int) -> None:
-        self.step, self.inside = first_step, False
+        self.step, self.inside, self.thread = first_step, False, threading.get_ident()
         self._clipped: dict[int, Settings] = {}  # how the program clipped gradients, by their parameters' identity
         self._settings = WrittenSettings()
         self._updated = False  # an optimizer ran: what is computed next belongs to the next step
+
+    def looks_on(self) -> bool:
+        """Whether this thread is recorded."""
+        return threading.get_ident() == self.thread
+
+    def computes(self) -> None:
+        """The program computes something: after an optimizer's update this is the next step."""
+        if self._updated:
+            self.next_step()
+
+    def next_step(self) -> None:
+        """The next step begins."""
+        raise NotImplementedError
 
     def clip(self, parameters: Sequence[Any], how: Settings, call: Callable[[], Any]) -> Any:
         """A program's ``call`` clips these parameters' gradients, as a step may do itself, and how: they are written before."""
@@ -161,7 +175,6 @@ class Writer(StepRecorder):
         self._busy = threading.local()
         self._call = 0
         self._begun = False  # the weights at the start are written
-        self.late = False  # backwards end unseen, so that steps look for gradients
 
     @property
     def busy(self) -> bool:
@@ -172,11 +185,6 @@ class Writer(StepRecorder):
     def active(self) -> bool:
         """Whether this step is recorded."""
         return self._steps is None or self.step in self._steps
-
-    def computes(self) -> None:
-        """The program computes something: after an optimizer's update this is the next step."""
-        if self._updated:
-            self.next_step()
 
     def begin(self) -> None:
         """The weights with which the first recorded step begins, and its parameters."""
@@ -241,10 +249,6 @@ class Writer(StepRecorder):
         for tensor_path, tensor in data:
             self._write({"kind": "input", "name": name, "layer": layer, **_line(site)}, tensor_path, tensor, self._is_new_input)
 
-    def parameters(self) -> None:
-        """The model's parameters and buffers that have changed since they were written."""
-        self._named("parameter", self._parameters)
-
     def gradients(self) -> None:
         """The gradients that have changed; after an update they belong to no step, and clipped ones are of another kind."""
         if not self._updated and not self._clipped:
@@ -261,8 +265,6 @@ class Writer(StepRecorder):
             self._of_parameters(CLIPPED, ((parameter, "", gradient) for parameter, gradient in gradients))
 
     def _in_step(self, parameters: Iterable[Any]) -> None:
-        if self.late and not any(kind == "gradient" for kind, *_ in self._last):  # else what has unscaled them would show
-            self.gradients()
         if self._gradients is not None:
             self._of_parameters(IN_STEP, ((parameter, "", gradient_in_step(parameter)) for parameter in parameters))
 
@@ -292,18 +294,17 @@ class Writer(StepRecorder):
                 self._write({"kind": kind, "name": name}, part, tensor)
 
     def end(self) -> None:
-        """The recording ends."""
-        self.gradients()
-        self.parameters()
+        """A step or the recording ends: the model's parameters and buffers that have changed since they were written."""
+        self._named("parameter", self._parameters)
 
     def updated(self) -> None:
         """An optimizer has run; the next call begins a step."""
         self._updated = True
 
     def next_step(self) -> None:
-        """The next step begins."""
+        """See :class:`StepRecorder`."""
         self._updated = False
-        self.parameters()
+        self.end()
         self.step += 1
         self._last = {key: value for key, value in self._last.items() if key[0] != "gradient"}
         self._inputs.clear()
@@ -364,12 +365,6 @@ class Writer(StepRecorder):
         elif not full:
             record["left_out"] = "values='digest'"
         self._file.tensor(record, bits if full else None, lambda: contents.sample(array))
-
-
-def _split_axes(named: Iterable[tuple[str, Any]]) -> dict[str, int]:
-    """Name of a weight -> the axis along which it is split over ranks, where the program marks that, as fleet's layers do."""
-    axes = {name: getattr(tensor, "split_axis", None) for name, tensor in named if getattr(tensor, "is_distributed", False)}
-    return {name: axis for name, axis in axes.items() if type(axis) is int}
 
 
 def _gradients(model: Any) -> Iterator[tuple[str, Any]]:
@@ -549,6 +544,8 @@ class Recording:
     Attributes:
         folder: where, absolute.
         framework: ``"paddle"`` or ``"torch"``.
+        joins: processes of the same run may have written into the folder already: a launcher's, for its ranks.
+        alone: the recorded run has this process alone, whatever a launcher says.
     """
 
     def __init__(self, folder: Path, model: Any, framework: str, options: dict[str, Any], *, overwrite: bool) -> None:
@@ -558,20 +555,12 @@ class Recording:
         self._writer: Any = None  # a Writer, or a FingerprintRun
         self._observer: Any = None
         self._began = 0.0
-        self._tried = self._joins = self._alone = False
+        self._tried = self.joins = self.alone = False
 
     def __repr__(self) -> str:
         state = f"{self.records:,} {'record' if self.records == 1 else 'records'}"
         state = state if self._observer is None else f"open, {state}"
         return f"<padiff_shim.Recording of {self.framework} in {self.folder}: {state}>"
-
-    def joins(self, joins: bool) -> None:
-        """Whether processes of the same run may have written into the folder already: a launcher's, for its ranks."""
-        self._joins = joins
-
-    def alone(self) -> None:
-        """The recorded run has this process alone, whatever a launcher says."""
-        self._alone = True
 
     def discard(self) -> None:
         """Remove the files of a recording that was stopped."""
@@ -606,10 +595,12 @@ class Recording:
         options = self._options
         side = importlib.import_module(f".{self.framework}_run", __package__)
         self._make_room()
-        ranks = 1 if self._alone else processes()
+        ranks = 1 if self.alone else processes()
         header = {"rank": rank(), "ranks": ranks, "framework": self.framework, "options": options, **side.surroundings()}
         if self._model is not None:
-            if axes := _split_axes(side.view.named(self._model)):
+            marked = {name: tensor for name, tensor in side.view.named(self._model) if getattr(tensor, "is_distributed", False)}
+            axes = {name: getattr(tensor, "split_axis", None) for name, tensor in marked.items()}  # over ranks, of fleet's layers
+            if axes := {name: axis for name, axis in axes.items() if type(axis) is int}:
                 header["split_axes"] = axes
             known = {"configuration": provenance.configuration(self._model), "checkpoint": provenance.checkpoint(self._model)}
             header |= {name: text for name, text in known.items() if text}
@@ -694,7 +685,7 @@ class Recording:
 
     def _make_room(self) -> None:
         """See that the folder has no recording of this rank."""
-        files = present(self.folder, rank()) if not self._joins else []
+        files = present(self.folder, rank()) if not self.joins else []
         if files and not self._overwrite:
             raise FileError(
                 tr(

@@ -19,6 +19,7 @@ _AMPLIFIED = 100.0  # what a call makes of a difference that it reads; beyond, s
 _SMALL = 1e-2  # relative: beyond, a backward or an update makes no more of it than this
 _UPDATED_FAR = 10.0
 _FAR = dict.fromkeys(("parameter", STATE, *GRADIENTS), _UPDATED_FAR)
+_BEHIND = (CLIPPED, STATE, "parameter")  # the forward and the backward
 _ONE_SIDED = 0.5  # of a difference that lies along the tensor, as that of a factor does, and rounding's does not
 _FIGURES = 3e-7  # relative: figures have no more digits
 _FEW = 16  # elements of which that says nothing
@@ -73,7 +74,7 @@ def explained(
     """
     rounding, flow, formulas = Rounding(), _Flow(rows, name, same_rules, crossing), _OtherFormulas()
     for row in rows:
-        if formulas.end_before(row):
+        if formulas.first is not None and (row.any.step != formulas.first[0].any.step or row.any.kind in _BEHIND):
             if not formulas.agree:
                 break
             formulas = _OtherFormulas()
@@ -126,10 +127,6 @@ class _OtherFormulas:
     def agree(self) -> bool:
         """Whether nothing is left of them in what was computed."""
         return self.first is None or (self._last and self._gradients and not any(any(unread.values()) for unread in self._unread))
-
-    def end_before(self, row: TensorRow) -> bool:
-        """Whether the forward and backward are over in which they were called."""
-        return self.first is not None and (row.any.step != self.first[0].any.step or row.any.kind in (CLIPPED, STATE, "parameter"))
 
     def read(self, row: TensorRow, *, explained: bool) -> None:
         """The next row, with a partner or without."""

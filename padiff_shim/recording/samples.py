@@ -25,15 +25,9 @@ class CommonSamples:
         self._reordered = False  # of fingerprints, whose samples have no digests
         for a, b in data:
             self._reordered |= a is not None and b is not None and a.digest != b.digest and same_elements([a], [b])
-            if (
-                a is None
-                or b is None
-                or not a.rows
-                or not b.rows
-                or a.rows == b.rows
-                or len({*a.rows}) < len(a.rows)
-                or len({*b.rows}) < len(b.rows)
-            ):
+            if a is None or b is None or a.rows == b.rows:
+                continue
+            if any(not rows or len({*rows}) < len(rows) for rows in (a.rows, b.rows)):
                 continue
             places = {sample: place for place, sample in enumerate(b.rows)}
             common = [(place, places[sample]) for place, sample in enumerate(a.rows) if sample in places]

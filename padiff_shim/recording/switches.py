@@ -163,16 +163,13 @@ def candidates(a: Mapping[str, Any], b: Mapping[str, Any], family: str, kernels:
         if (group.device and group.device not in devices) or (family and group.families and family not in group.families):
             continue
         for name in group.names:
-            if name in _UNSET_IS_ABSENT or name.startswith("environment."):
+            if name == "instruction set" or name.startswith("environment."):
                 differ = here.get(name) != there.get(name)
             else:  # an older recording does not have it, or a version has no such switch
                 differ = name in here and name in there and here[name] != there[name]
             if differ and _framework(name) in ("", kernels):
                 values = [str(known[name]) if name in known else tr("not set") for known in (here, there)]
                 yield SwitchDifference(name, values[0], values[1], tr(group.why))
-
-
-_UNSET_IS_ABSENT = frozenset({"instruction set"})
 
 
 def _device(settings: Mapping[str, Any]) -> str:

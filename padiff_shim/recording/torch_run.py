@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -25,7 +24,7 @@ from ..runlog.events import JsonTable
 from ..table.op import Op
 from ..trees import leaves
 from .files import RecordFile
-from .fingerprint_run import FrameworkFingerprints, watching_backwards
+from .fingerprint_run import FingerprintRun, Replacements, watching_backwards
 from .record import OwnTensors, StepRecorder, Writer
 from .tensors import Array
 
@@ -132,21 +131,13 @@ class TorchObserver:
 
     def __init__(self, writer: Writer, model: Any, *, calls: bool, layers: bool, warn: Callable[[str], None]) -> None:
         self._writer, self._model, self._calls, self._layers = writer, model, calls, layers
-        self._thread = 0
         self._running: list[tuple[Any, str]] = []  # modules, outermost first, with their paths
-        writer.late = True
-        self._hooks: list[Any] = []
         self._weights = OwnTensors()  # parameters and buffers of the modules that ran
         self._mode = _Functions(self._called, self._function)
-        self._steps = TorchSteps(writer, lambda: not self._elsewhere())
+        self._steps = TorchSteps(writer, writer.looks_on, self._enter, self._leave, writer.gradients)
 
     def begin(self) -> None:
         """Look on from here."""
-        self._thread = threading.get_ident()
-        self._hooks = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        ]
         self._steps.begin()
         self._mode.__enter__()
 
@@ -154,19 +145,14 @@ class TorchObserver:
         """Everything is as it was."""
         self._mode.__exit__(None, None, None)
         self._steps.end()
-        for hook in self._hooks:
-            hook.remove()
 
     @property
     def path(self) -> str:
         """Of the running module, below the model or the outermost one."""
         return self._running[-1][1] if self._running else ""
 
-    def _elsewhere(self) -> bool:
-        return threading.get_ident() != self._thread
-
     def _enter(self, module: Any, _: Any) -> None:
-        if self._elsewhere():
+        if not self._writer.looks_on():
             return
         if not self._running:
             self._writer.computes()
@@ -177,7 +163,7 @@ class TorchObserver:
         self._running.append((module, f"{prefix}.{name}" if prefix and name else name or prefix))
 
     def _leave(self, module: Any, _: Any, result: Any) -> None:
-        if self._elsewhere():
+        if not self._writer.looks_on():
             return
         path = ""
         while self._running:  # those above were left by an error
@@ -192,8 +178,6 @@ class TorchObserver:
         if self._writer.busy or self._writer.inside or torch.jit.is_tracing():
             return None
         name = plain(function)
-        if name == "backward":
-            self._writer.loss(args[0])
         others = self._writer.own.others([*args, *kwargs.values()])
         data = [pair for pair in others if not isinstance(pair[1], torch.nn.Parameter) and pair[1] not in self._weights]
         if data and name not in _QUESTIONS:
@@ -210,9 +194,7 @@ class TorchObserver:
             self._writer.own.add(result)  # and not what was made of numbers: data
         if self._writer.inside:
             return
-        if name == "backward":
-            self._writer.gradients()
-        elif self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
+        if self._calls and self._computes(function, operands, result) and not torch.jit.is_tracing():
             reached = f"{getattr(function, '__module__', None) or 'torch.Tensor'}.{getattr(function, '__name__', name)}"
             self._writer.op(names(name), reached, result, call_site(), self.path, reads or {})
 
@@ -281,35 +263,21 @@ class TorchView:
         return model.named_modules()
 
 
-class TorchFingerprints(FrameworkFingerprints):
+class TorchFingerprints:
     """Between :meth:`begin` and :meth:`end` this thread's modules, losses, gradients and parameters are recorded."""
 
     def __init__(self, file: RecordFile, model: Any, every: int, first_step: int) -> None:
-        super().__init__(file, TorchView(), model, every, first_step)
-        self._hooks = list[Any]()
-        self._steps = TorchSteps(self.run, self._looks_on)
-
-    def begin(self) -> None:
-        """Look on from here."""
-        self._hooks = [
-            register_module_forward_pre_hook(self._enter),
-            register_module_forward_hook(self._leave, always_call=True),
-        ]
-        self._steps.begin()
-        watched = watching_backwards(self.run, self._looks_on)
-        self._methods.put(torch.Tensor, "backward", watched)
-        self._methods.put(torch.autograd, "backward", watched)
+        self.run = FingerprintRun(file, TorchView(), model, every, first_step)
+        self._steps = TorchSteps(self.run, self._looks_on, self._enter, self._leave)
+        self.begin = self._steps.begin
 
     def end(self) -> None:
         """Everything is as it was."""
         self._steps.end()
-        self._methods.undo()
-        for hook in self._hooks:
-            hook.remove()
         self.run.end()
 
     def _looks_on(self) -> bool:
-        return super()._looks_on() and not torch.jit.is_tracing()
+        return self.run.looks_on() and not torch.jit.is_tracing()
 
     def _enter(self, module: Any, operands: Any) -> None:
         if self._looks_on():
@@ -322,11 +290,22 @@ class TorchFingerprints(FrameworkFingerprints):
 
 
 class TorchSteps:
-    """Reports to ``run`` what optimizers' steps and clipping do with gradients, while ``looks_on`` says so."""
+    """Reports to ``run`` backwards and what optimizers' steps and clipping do with gradients, while ``looks_on`` says so.
 
-    def __init__(self, run: StepRecorder, looks_on: Callable[[], bool]) -> None:
-        self._run, self._looks_on = run, looks_on
-        self._hooks = list[Any]()
+    Modules are told to ``enter`` and ``leave``, and ``backward_ends`` is called behind a backward.
+    """
+
+    def __init__(
+        self,
+        run: StepRecorder,
+        looks_on: Callable[[], bool],
+        enter: Any,
+        leave: Any,
+        backward_ends: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._run, self._looks_on, self._enter, self._leave = run, looks_on, enter, leave
+        self._hooks, self._methods = list[Any](), Replacements()
+        self._watched_backward = watching_backwards(run, looks_on, backward_ends)
         functions = ("clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_")
         present = [getattr(torch.nn.utils, name) for name in functions if hasattr(torch.nn.utils, name)]
         self._clips = [self._watched(inspect.unwrap(function)) for function in present]
@@ -334,14 +313,19 @@ class TorchSteps:
     def begin(self) -> None:
         """Look on from here."""
         self._hooks = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
             register_optimizer_step_pre_hook(self._step_begins),
             register_optimizer_step_post_hook(self._step_ends),
         ]
+        for owner in (torch.Tensor, torch.autograd):
+            self._methods.put(owner, "backward", self._watched_backward)
         for patch in self._clips:
             patch.install()
 
     def end(self) -> None:
         """Everything is as it was."""
+        self._methods.undo()
         for patch in self._clips:
             patch.uninstall()
         for hook in self._hooks:

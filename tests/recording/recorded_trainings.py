@@ -1,4 +1,4 @@
-"""Trainings as people write them, in both frameworks: a Llama, a ViT, a U-Net with a discriminator, and one with a GradScaler.
+"""Trainings as people write them, in both frameworks: a Llama, a ViT, a U-Net, one with a GradScaler, a classifier.
 
 Each takes faults by name, of Paddle's side alone; ``whole=False`` records without ``model=``.
 """
@@ -390,4 +390,70 @@ def scaled(folder, framework, values="full", scale=1024.0, bad=None):
                 scaler.step(optimizer)
                 scaler.update()
                 optimizer.clear_grad() if port else optimizer.zero_grad()
+    return folder
+
+
+class PaddleClassifier(paddle.nn.Layer):
+    def __init__(self, faults):
+        super().__init__()
+        self.faults, momentum = faults, 0.1 if "momentum" in faults else 0.9
+        self.enter, self.leave = paddle.nn.Conv2D(3, 6, 3, padding=1), paddle.nn.Linear(96, 5)
+        self.norm = paddle.nn.BatchNorm2D(6, momentum=momentum)
+
+    def forward(self, x):
+        pooled = PF.avg_pool2d if "pool" in self.faults else PF.max_pool2d
+        x = pooled(paddle.tanh(self.norm(self.enter(x))), 2)
+        return self.leave(x.flatten(1))
+
+
+class TorchClassifier(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.Linear(96, 5)
+        self.norm = torch.nn.BatchNorm2d(6)
+
+    def forward(self, x):
+        return self.leave(TF.max_pool2d(torch.tanh(self.norm(self.enter(x))), 2).flatten(1))
+
+
+def classifier(folder, framework, values="full", clips=False, faults=(), **more):
+    """Gradients alone are recorded; Torch clears them before a backward, Paddle behind a step, and notes stand behind that.
+
+    An average of the weights lies outside of the model.
+    """
+    torch.manual_seed(3)
+    original, port = TorchClassifier(), framework == "paddle"
+    model = PaddleClassifier(faults) if port else original
+    if port:
+        padiff_shim.transfer_weights(original, model)
+        clip = paddle.nn.ClipGradByGlobalNorm(0.1) if clips else None
+        optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters(), grad_clip=clip)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if "eval" in faults and port:
+        model.norm.eval()
+    averages = [parameter.detach().clone() for parameter in model.parameters()]
+    tensor, entropy = (paddle.to_tensor, PF.cross_entropy) if port else (torch.from_numpy, TF.cross_entropy)
+    decay = 0.99 if "average" in faults else 0.9
+    with padiff_shim.record(
+        folder, model, **({"gradients": True} if values == "full" else {"values": values}), **more
+    ) as recording:
+        for images, classes in zip(IMAGES[:3], CLASSES):
+            loss = entropy(model(tensor(images)), tensor(classes))
+            if not port:
+                optimizer.zero_grad()
+            loss.backward()
+            if clips and not port:
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            optimizer.step()
+            if port and "kept" not in faults:
+                optimizer.clear_grad()
+            with paddle.no_grad(), torch.no_grad():
+                for average, parameter in zip(averages, model.parameters()):
+                    if port:
+                        average.set_value(average * decay + parameter * (1 - decay))
+                    else:
+                        average.mul_(0.9).add_(parameter, alpha=0.1)
+            recording.note("average", np.ascontiguousarray(averages[2].numpy().T) if port else averages[2])
+            recording.note("loss", float(loss))
     return folder

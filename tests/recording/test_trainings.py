@@ -1,9 +1,10 @@
 """Two runs of a training as people write it: right ones are equal but for rounding, and a planted mistake is named first."""
 
 import pytest
-from recorded_trainings import llama, scaled, unet, vit
+from recorded_trainings import classifier, llama, scaled, unet, vit
 
 from padiff_shim import diff
+from padiff_shim.recording.reading import read
 
 FINGERPRINT = {"values": "fingerprint"}
 # Training, arguments of both sides, arguments of Paddle's alone.
@@ -24,6 +25,10 @@ RIGHT = {
     "vit order": (vit, {}, {"faults": ("order",)}),
     "unet": (unet, {}, {}),
     "unet fingerprints": (unet, FINGERPRINT, {}),
+    "classifier": (classifier, {}, {}),
+    "classifier clips": (classifier, {"clips": True}, {}),
+    "classifier fingerprints": (classifier, FINGERPRINT, {}),
+    "classifier parameters": (classifier, {"parameters": True}, {}),
     "scaler": (scaled, {}, {"scale": 256.0}),
     "scaler fingerprints": (scaled, FINGERPRINT, {"scale": 256.0}),
     "scaler skips": (scaled, {"bad": 2}, {}),
@@ -71,6 +76,15 @@ WRONG = {
     "rate": (unet, {}, {"faults": ("rate",)}, "learning rate", 0, "", {"a": 1e-3, "b": 2e-3}),
     "limit": (unet, {}, {"faults": ("clip",)}, "clipping", 1, "", {"a": 0.1, "b": 0.01}),
     "kept": (unet, {}, {"faults": ("kept",)}, "not cleared", 2, "", {"side": "a"}),
+    "classifier kept": (classifier, {}, {"faults": ("kept",)}, "not cleared", 1, "", {"side": "a"}),
+    "classifier kept, clips": (classifier, {"clips": True}, {"faults": ("kept",)}, "not cleared", 1, "", {"side": "a"}),
+    "classifier momentum": (classifier, {}, {"faults": ("momentum",)}, "arguments", 0, "batch_norm", {"momentum": ["0.1", "0.1"]}),
+    "classifier momentum, parameters": (
+        classifier, {"parameters": True}, {"faults": ("momentum",)}, "arguments", 0, "batch_norm", {"momentum": ["0.1", "0.1"]},
+    ),
+    "classifier eval": (classifier, {}, {"faults": ("eval",)}, "arguments", 0, "batch_norm", {"training": ["False", "True"]}),
+    "classifier pool": (classifier, {}, {"faults": ("pool",)}, "calls", 0, "pool2d", {"a": "avg_pool2d", "b": "max_pool2d"}),
+    "classifier average": (classifier, {}, {"faults": ("average",)}, "arguments", 1, "multiply", {"y": ["0.99", "0.9"]}),
     "too large a scale": (scaled, {}, {"scale": 2.0**30}, "skipped step", 0, "", {"side": "a"}),
     "too large a scale, fingerprints": (scaled, FINGERPRINT, {"scale": 2.0**30}, "skipped step", 0, "", {"side": "a"}),
 }  # fmt: skip
@@ -105,6 +119,32 @@ def test_a_mistake_is_named_with_step_place_and_reason(name, tmp_path):
     assert step is None or step in (first.any.step, reason.numbers.get("step")), difference.answer
     assert place in str(difference.answer)
     assert (reason.brief or reason.text) in difference.headline, "the first line has the reason"
+
+
+@pytest.mark.parametrize("name", ["heads", "interleaved"])
+def test_what_is_written_is_for_the_port_whichever_run_it_is(name, tmp_path):
+    training, shared, own, _, _, _, numbers = WRONG[name]
+    training(tmp_path / "paddle", "paddle", **shared, **own)
+    training(tmp_path / "torch", "torch", **shared)
+    assert diff(tmp_path / "torch", tmp_path / "paddle").reason.numbers["write"] == numbers["write"]
+
+
+@pytest.mark.parametrize("fault", ["kept", "momentum", "average", "eval", "pool"])
+def test_a_mistake_is_named_without_tolerances(fault, tmp_path):
+    *_, kind, _, _, numbers = WRONG[f"classifier {fault}"]
+    classifier(tmp_path / "torch", "torch")
+    classifier(tmp_path / "paddle", "paddle", faults=(fault,))
+    reason = diff(tmp_path / "torch", tmp_path / "paddle").reason
+    turned = {"a": "b", "b": "a"}
+    numbers = {
+        turned.get(key, key): turned.get(value, value) if isinstance(value, str) else value[::-1] for key, value in numbers.items()
+    }
+    assert (reason.kind, {key: reason.numbers[key] for key in numbers}) == (kind, numbers)
+
+
+def test_gradients_that_a_last_step_leaves_are_of_no_step(tmp_path):
+    training = classifier(tmp_path / "torch", "torch")
+    assert {tensor.step for step in read(training)[0].steps() for tensor in step.tensors if tensor.kind == "gradient"} == {0, 1, 2}
 
 
 def test_what_neither_recording_has_is_said(tmp_path):
