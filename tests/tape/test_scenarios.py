@@ -334,7 +334,7 @@ t1 = make([2], 'float32', 1, True)
 t2 = t1 * 1.0
 t3 = {made}
 t3.register_hook(watch('t3', {factor}))
-{asked}
+{derivative}
 """
 MADE = ["t2 * 2.0", "Twice.apply(t2)"]
 ASKED = [
@@ -354,13 +354,13 @@ ASKED = [
     "t4, t5 = paddle.grad([(t3 ** 2).sum()], [t3, t2], create_graph=True); t6 = paddle.grad([(t4 ** 2).sum()], [t2])[0]",
 ]
 # Natively a second backward through a PyLayer ends the process.
-CASES = [(made, asked) for made, asked in itertools.product(MADE, ASKED) if "Twice" not in made or "retain_graph" not in asked]
+CASES = [case for case in itertools.product(MADE, ASKED) if "Twice" not in case[0] or "retain_graph" not in case[1]]
 
 
 @pytest.mark.parametrize("factor", [10.0, None], ids=["answers", "looks on"])
-@pytest.mark.parametrize(("made", "asked"), CASES)
-def test_what_hooks_answer_is_the_tensors_own_gradient(made, asked, factor):
-    check(OWN.format(made=made, asked=asked, factor=factor), INSIDE)
+@pytest.mark.parametrize(("made", "derivative"), CASES)
+def test_what_hooks_answer_is_the_tensors_own_gradient(made, derivative, factor):
+    check(OWN.format(made=made, derivative=derivative, factor=factor), INSIDE)
 
 
 OUTSIDE = """
@@ -539,22 +539,22 @@ t2.register_hook(watch('t2'))
 t3 = paddle.tanh(paddle.exp(t2))
 {within}
 t4 = (t1 * paddle.exp(t3)).sum()
-{asked}
+{derivative}
 """
 
 
 @pytest.mark.parametrize("within", ["", CLOSE], ids=["in the mode", "behind it"])
 @pytest.mark.parametrize(
-    "asked",
+    "derivative",
     [
         "t3.backward(paddle.ones_like(t3)); t5 = paddle.grad([t4], [t3])[0]",
         "t5, t6 = paddle.grad([t4], [t3, t1])",
         "t5 = paddle.grad([t4], [t1])[0]",
     ],
 )
-def test_no_gradient_goes_where_paddle_prunes(asked, within):
+def test_no_gradient_goes_where_paddle_prunes(derivative, within):
     """Nothing is shown to hooks there, and what an earlier backward has freed there is no error."""
-    check(PRUNED.format(asked=asked, within=within), INSIDE)
+    check(PRUNED.format(derivative=derivative, within=within), INSIDE)
 
 
 def test_no_second_derivative_is_asked_for_below_the_only_input():
