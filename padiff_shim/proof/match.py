@@ -189,8 +189,9 @@ class Matching:
         return False
 
     def in_order(self, value: Value, expected: torch.Tensor, actual: torch.Tensor) -> bool:
-        """Whether two tensors of one shape, the first with a value's elements, agree in every place."""
-        return _close(numbers(expected), numbers(actual), self._tolerance(value))
+        """Whether two tensors, the first with a value's elements, agree in every place."""
+        same_size = expected.numel() == actual.numel()
+        return same_size and _close(numbers(expected), numbers(actual), self._tolerance(value))
 
     def is_matched(self, value: Value) -> bool:
         """Whether a value of the second trace has a partner in the first."""
