@@ -196,7 +196,7 @@ def dtypes_differ(original: RunOutcome, port: RunOutcome) -> str:
 def without_gradient(rows: Sequence[Row]) -> str:
     """Parameters that get a gradient on one side alone, in the rows of all pairs; "" if none."""
     lines = [
-        tr("{name} gets a gradient in the port" if expected is None else "{name} gets no gradient in the port", name=name)
+        tr("{name} gets a gradient in the port" if expected is None else "{name} gets no gradient in the port", name=named(name))
         for name, expected, other in rows
         if (expected is None) is not (other is None)
     ]
@@ -227,9 +227,18 @@ def _rows_of_pairs(
 
 
 def gradients(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> list[Row]:
-    """The gradients of all pairs. Zeros in a part of a weight are none: the other side did not call its layer for that part."""
+    """The gradients of all pairs, and of inputs that runs followed.
+
+    Zeros in a part of a weight are none: the other side did not call its layer for that part.
+    """
     rows = _rows_of_pairs(mapping, original.gradients, port.gradients, gradient=True)
-    return [_without_zeros(row) if not pair.is_exact else row for pair, row in zip(mapping, rows)]
+    of_inputs = [
+        (name, original.of_inputs.get(name), port.of_inputs.get(name)) for name in {**original.of_inputs, **port.of_inputs}
+    ]
+    return [
+        *(_without_zeros(row) if not pair.is_exact else row for pair, row in zip(mapping, rows)),
+        *map(_without_zeros, of_inputs),
+    ]
 
 
 def _without_zeros(row: Row) -> Row:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+import torch
 from paddle.base.dygraph import base
 
 from ..dispatch.call_site import CallSite, call_site, is_library
@@ -187,7 +188,7 @@ def mending_ends(
             if after < apart:
                 apart, undone = after, [*undone, *numbers]
         mended = [end for end in ends if end.number in undone]
-        if any(apart) and not mended:
+        if any(apart) and not mended and not port.to_inputs:  # an input may be far from what NumPy got
             mended = [end for end in ends if end.in_numpy and _shows(actual, run((), end.number))][:1]
         port.drawing = functools.partial(around, undone) if undone else before
         mistakes += map(_mistake, mended)
@@ -195,6 +196,39 @@ def mending_ends(
     finally:
         port.drawing = before
         port.forget_wide()
+
+
+class _OwnLeaves(torch.overrides.TorchFunctionMode):
+    """Within it ``made`` becomes true where a program begins a graph of its own, behind which no gradient reaches its inputs."""
+
+    made = False
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.made |= function in (torch.Tensor.requires_grad_, torch.Tensor.requires_grad.__set__)
+        return function(*args, **(kwargs or {}))
+
+
+def ends_before_inputs(original: TorchSide, port: PaddleSide, mapping: Mapping) -> tuple[list[Mistake], str]:
+    """Where the graph of a port that is right but for that ends before its inputs; and how their gradients differ."""
+    before, own = original.drawing, _OwnLeaves()
+
+    @contextlib.contextmanager
+    def watched() -> Iterator[None]:
+        with before(), own:
+            yield
+
+    original.drawing, original.to_inputs, port.to_inputs = watched, True, True
+    try:
+        expected = original.run()
+        actual = attempted(port.run) if expected.of_inputs and not own.made else None
+        if actual is None:
+            return [], ""
+        differing = Differing.between(mapping, expected, actual)
+        with mending_ends(original, port, mapping, differing, (expected, actual)) as ends:
+            far = any(_apart(original, mapping, expected, actual))
+            return ends, differing.missing or (differing.backward if far else "")
+    finally:
+        original.drawing, original.to_inputs, port.to_inputs = before, False, False
 
 
 def with_graphs_ended(

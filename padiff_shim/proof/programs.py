@@ -474,6 +474,7 @@ class ModelSide:
     framework: str
     hooks: tuple[str, str]  # the layer's dictionaries of hooks
     follows = False  # it keeps the gradients of layers' results and of inputs
+    to_inputs = False  # it keeps those of inputs
 
     def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self.seed, self._backward = model, inputs, loss, seed, backward
@@ -543,7 +544,9 @@ class ModelSide:
         if self._wants_one_form(wide, capturing):
             self._borrow(model, wide=wide)
         arguments = self._arguments(wide=wide)
-        arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor)) if self.follows else (arguments, {})
+        begun: dict[str, Tensor] = {}
+        if self.follows or self.to_inputs:
+            arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor))
         capture = None
         if capturing:
             labels = {**self._labels(model), **{tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}}

@@ -29,7 +29,7 @@ from .buffers import WITH_BUFFERS, began_apart, fill, hide_something, judge_buff
 from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
-from .graph_ends import mending_ends, trained_otherwise, with_graphs_ended
+from .graph_ends import ends_before_inputs, mending_ends, trained_otherwise, with_graphs_ended
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
 from .preconditions import (
@@ -102,8 +102,8 @@ def prove(
             together must be equal; constants (tables, masks) and weights without partner may differ. A buffer that the port makes
             otherwise is a finding; with ``"torch->paddle+buffers"`` (or ``+buffers`` behind another word) it is not, because a
             checkpoint brings it along.
-        phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters; ``"train"``: whole steps of a training, also
-            their losses, weights and running statistics.
+        phase: ``"forward"``; ``"both"``: outputs and the gradients of all parameters, and where the graph ends before inputs of
+            floats; ``"train"``: whole steps of a training, also their losses, weights and running statistics.
         loss: a function of the model's output that returns a scalar, or two of them (Paddle's, Torch's). Without it a backward
             begins with the same fixed random numbers on both sides; a training with the model's own output ``"loss"``, if it
             has one.
@@ -346,6 +346,11 @@ def _judged(
             runs = _runs(original, port, notes)
         proof = _compared(original, port, mapping, stages, runs, equal)
         proof.notes += notes
+        ends, of_inputs = ends_before_inputs(original, port, mapping) if proof and runs[0].gradients else ([], "")
+        if ends:
+            proof.verdict, proof.mistakes = ProofVerdict.CODE_DIFFERS, ends
+            proof.stages = [Stage("backward", False, of_inputs) if stage.name == "backward" else stage for stage in proof.stages]
+        proof.notes += [of_inputs] if of_inputs else []
         return _unless_opaque(proof, runs)
     trained, drawn = train(original, port, mapping, recipe, steps), list[str]()
     if trained.port.first is not None and (drawn := align_draws(original, port)):

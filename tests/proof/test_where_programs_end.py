@@ -509,3 +509,36 @@ def test_a_graph_ends_where_numpy_leaves():
 
     proof = prove(Port(), Original(), INPUTS)
     assert [mistake.cause for mistake in proof.mistakes] == [Cause.GRAPH_ENDS], str(proof)
+
+
+@pytest.mark.parametrize("detached", ["one", "both", "none"])
+def test_the_graph_ends_before_an_input(detached):
+    class Port(HeadsPort):
+        def forward(self, x):
+            left = x if detached == "none" else x.detach()
+            right = x.detach() if detached == "both" else x
+            return self.a(left) + self.b(right)
+
+    class Original(Heads):
+        def forward(self, x):
+            return self.a(x) + self.b(x)
+
+    proof = prove(Port(), Original(), INPUTS)
+    assert {mistake.cause for mistake in proof.mistakes} == ({Cause.GRAPH_ENDS} if detached != "none" else set()), str(proof)
+    assert bool(proof) is (detached == "none")
+    assert detached != "one" or "left = x" in proof.mistakes[0].paddle.source
+
+
+def test_a_graph_that_the_original_begins_anew_may_begin_anew():
+    class Port(HeadsPort):
+        def forward(self, x):
+            x = x.clone().detach()
+            x.stop_gradient = False
+            return paddle.grad(paddle.tanh(self.a(x)).sum(), x, create_graph=True)[0]
+
+    class Original(Heads):
+        def forward(self, x):
+            x = x.clone().requires_grad_(True)
+            return torch.autograd.grad(torch.tanh(self.a(x)).sum(), x, create_graph=True)[0]
+
+    assert prove(Port(), Original(), INPUTS)
