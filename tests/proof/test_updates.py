@@ -242,7 +242,7 @@ WRONG = {
     "rho": (ours("RMSProp", rho=0.95, epsilon=1e-8), theirs("RMSprop"), SETTING, "rho=0.95 against alpha=0.99 (write rho=0.99)"),
     "rate": (ours(learning_rate=0.001), theirs(), RATE, "lr=0.001 against 0.01 (write learning_rate=0.01)"),
     "schedule early": (lambda layer: _scheduled(layer, 1), _torch_scheduled, RATE, "the schedule is 1 step early"),
-    "schedule late": (_late, _torch_scheduled, RATE, "the schedule is one step late from step 1 on"),
+    "schedule late": (_late, _torch_scheduled, RATE, "the schedule is 1 step late from step 1 on"),
     "no schedule": (ours("SGD"), _torch_scheduled, RATE, "lr=0.01 against 0.005"),
     "optimizer": (ours("Momentum"), theirs(), "another optimizer", "SGD in place of Adam"),
     "parameter": (_without_bias, theirs("SGD"), SETTING, "is not in the port's optimizer for 1 of 6 weights (up.bias)"),
