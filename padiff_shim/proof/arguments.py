@@ -460,7 +460,7 @@ def explained_by_arguments(
                 continue
             unlike = _unlike(beside, outcome)
             there = next(filter(wanted, outcome.results), None)
-            if settled and there is None:
+            if settled and (there is None or (value is not None and there.shape != value.shape)):
                 continue
             if not settled and there is not None:
                 best, left, value, settled = others, unlike, there, True

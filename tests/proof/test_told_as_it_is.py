@@ -305,6 +305,21 @@ def test_numbers_that_are_made_of_the_input_are_not_written():
     assert not any("to_tensor" in str(mistake.fix) for mistake in proof.mistakes), proof
 
 
+def test_an_axis_does_not_take_keepdim_along():
+    """The original keeps no axes and reshapes: with its keepdim= the port's line raises."""
+
+    class Demodulated(torch.nn.Module):
+        def forward(self, x):
+            return x * torch.rsqrt((x**2).sum([2, 3]) + 1e-8).view(*x.shape[:2], 1, 1)
+
+    class Port(paddle.nn.Layer):
+        def forward(self, x):
+            return x * paddle.rsqrt((x * x).sum(axis=[1, 3], keepdim=True) + 1e-8)
+
+    proof = prove(Port(), Demodulated(), np.random.default_rng(0).standard_normal((2, 3, 3, 5), "float32"))
+    assert [mistake.fix.text for mistake in proof.mistakes] == ["axis=[2, 3]"], proof
+
+
 class Convolutions(torch.nn.Module):
     def __init__(self):
         super().__init__()
