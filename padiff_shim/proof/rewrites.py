@@ -440,6 +440,9 @@ def with_other_comparison(difference: CallDifference, evidence: Evidence) -> Cal
     while read and function is not None and compared is not None:
         for node in ast.walk(read.pop(0)):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OTHERWISE:
+                number = node.comparators[0]
+                if isinstance(number, ast.Constant) and compared.attributes.get("other", number.value) != number.value:
+                    return None  # the number is another
                 own, wanted = ast.unparse(node), f"{ast.unparse(node.left)} {_OTHERWISE[type(node.ops[0])]} "
                 wanted += ast.unparse(node.comparators[0])
                 text = tr("{own}, where the original compares as {wanted}", own=own, wanted=wanted)

@@ -170,7 +170,7 @@ def test_functions_of_other_options():
     tokens = model_inputs("4x12:100")
     assert (tokens.shape, tokens.dtype.kind, 50 < tokens.max() < 100) == ((4, 12), "i", True)
     assert [array.shape for array in model_inputs("4x12:100,2x3")] == [(4, 12), (2, 3)]
-    for empty in ("0x4", "2x3,0x4", "99999999999x4"):
+    for empty in ("0x4", "99999999999x4"):
         with pytest.raises(ArgumentError, match=empty):
             model_inputs(empty)
     assert named_object("models.py:build?layers=2", "--loss")() == (2, True, "gelu")

@@ -132,7 +132,7 @@ WRONG = {
         "F.silu(self.gate(x)) * self.up(x)",
         "F.silu(self.up(x)) * self.gate(x)",
         "F.silu",
-        "layer experts.0.up), in the original from linear (line",
+        "layer experts.0.gate), in the original from linear (line",
     ),
     "moe: experts of x": (
         "expert(flat[rows])",
