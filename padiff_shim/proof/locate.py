@@ -59,7 +59,7 @@ from .match import Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rewrites import UNTRIED
 from .rules import Evidence, diagnosed
-from .trace import FUSED_ATTENTION, Arranged, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers
+from .trace import FUSED_ATTENTION, Arranged, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers, sources
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -845,20 +845,8 @@ def _is_single(value: Value) -> bool:
     """Whether a table is made of numbers that were born in float32: float32 holds them, and fewer digits do not."""
     return any(
         bool((source.sorted == source.sorted.float()).all()) and not bool((source.sorted == source.sorted.bfloat16()).all())
-        for source in _sources(value)
+        for source in sources(value)
     )
-
-
-def _sources(value: Value) -> Iterator[Value]:
-    """The constants of a table."""
-    waiting, seen = [value], set()
-    while waiting:
-        source = waiting.pop()
-        if source.node is None:
-            yield source
-        elif source.node not in seen:
-            seen.add(source.node)
-            waiting += [operand.value for operand in source.node.operands]
 
 
 def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | None:

@@ -475,6 +475,7 @@ class ModelSide:
     hooks: tuple[str, str]  # the layer's dictionaries of hooks
     follows = False  # it keeps the gradients of layers' results and of inputs
     to_inputs = False  # it keeps those of inputs
+    reads_floats = False  # an input may have a gradient
 
     def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         self.model, self._inputs, self._loss, self.seed, self._backward = model, inputs, loss, seed, backward
@@ -544,6 +545,7 @@ class ModelSide:
         if self._wants_one_form(wide, capturing):
             self._borrow(model, wide=wide)
         arguments = self._arguments(wide=wide)
+        self.reads_floats = any(self._leaf(tensor) is not None for _, tensor in named_tensors(arguments))
         begun: dict[str, Tensor] = {}
         if self.follows or self.to_inputs:
             arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor))

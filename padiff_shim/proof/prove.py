@@ -346,7 +346,8 @@ def _judged(
             runs = _runs(original, port, notes)
         proof = _compared(original, port, mapping, stages, runs, equal)
         proof.notes += notes
-        ends, of_inputs = ends_before_inputs(original, port, mapping) if proof and runs[0].gradients else ([], "")
+        looks = bool(proof) and bool(runs[0].gradients) and original.reads_floats
+        ends, of_inputs = ends_before_inputs(original, port, mapping) if looks else ([], "")
         if ends:
             proof.verdict, proof.mistakes = ProofVerdict.CODE_DIFFERS, ends
             proof.stages = [Stage("backward", False, of_inputs) if stage.name == "backward" else stage for stage in proof.stages]

@@ -27,7 +27,7 @@ from .expressions import Rewrite, ValueSource, argument_node, argument_source, b
 from .findings import Cause
 from .match import Matching, kind
 from .plans import Defined
-from .trace import Key, Trace, TraceCall, TraceOperand, Value, numbers
+from .trace import Key, Trace, TraceCall, TraceOperand, Value, numbers, sources
 
 
 @dataclass(frozen=True)
@@ -227,16 +227,7 @@ def _of_own(own: Any, value: Value) -> Iterator[str]:
 
 
 def _is_of_inputs(value: Value) -> bool:
-    waiting, seen = [value], set[TraceCall]()
-    while waiting:
-        value = waiting.pop()
-        call = value.node or value.maker
-        if call is None and value.label.startswith("input "):
-            return True
-        if call is not None and call not in seen:
-            seen.add(call)
-            waiting += [operand.value for operand in call.operands]
-    return False
+    return any(source.label.startswith("input ") for source in sources(value, made=True))
 
 
 def is_constant(value: Value) -> bool:

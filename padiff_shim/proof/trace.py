@@ -830,6 +830,19 @@ def named_arguments(shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, An
     return arguments
 
 
+def sources(value: Value, *, made: bool = False) -> Iterator[Value]:
+    """What was there before the first call, of which a value is made; ``made``: and of which calls have made constants."""
+    waiting, seen = [value], set[TraceCall]()
+    while waiting:
+        source = waiting.pop()
+        call = source.node or (source.maker if made else None)
+        if call is None:
+            yield source
+        elif call not in seen:
+            seen.add(call)
+            waiting += [operand.value for operand in call.operands]
+
+
 def attributes_of(arguments: Sequence[tuple[str, Any, bool]]) -> dict[str, Any]:
     """The arguments of a call that are no tensors, where they say something: a row of padding below 0 is none."""
     return {

@@ -13,7 +13,7 @@ import numpy as np
 from ..text import shown, tr
 from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
-from .operands import Arranged, alike, found, masks, to_write
+from .operands import Arranged, alike, arrangement_of, masks, to_write
 from .rank_causes import SCALE
 from .tensors import Array, Tensor, multiple
 
@@ -212,7 +212,11 @@ def _read(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> list[OperandPair]:
         for side, tensor in (("a", a), ("b", b))
     ]  # fmt: skip
     return [
-        (first.name if second.name.startswith("argument ") else second.name, found(first, results[0]), found(second, results[1]))
+        (
+            first.name if second.name.startswith("argument ") else second.name,
+            arrangement_of(first, results[0]),
+            arrangement_of(second, results[1]),
+        )
         for first, second in zip(a.reads.operands, b.reads.operands)
         if first.digest != second.digest
     ]

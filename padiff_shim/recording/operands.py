@@ -66,7 +66,7 @@ def arrangements(source: Tensor, values: Array, shape: tuple[int, ...]) -> Itera
             yield Arranged(source, (), (), order, shape, values.transpose(order).reshape(shape))
 
 
-def found(operand: RecordedOperand, results: Sequence[Tensor]) -> Arranged | None:
+def arrangement_of(operand: RecordedOperand, results: Sequence[Tensor]) -> Arranged | None:
     """How a call's operand was made of one of these results of its run, the last ones first; None where no way gives its bits."""
     hashed = 0
     for source in reversed(results):
