@@ -339,6 +339,14 @@ class ModelState:
         """What a forward may write, by name."""
         return self._written(self)
 
+    def exchanged(self, written: Mapping[str, Array]) -> Iterator[str]:
+        """The names of what a forward has written, but in layers of the frameworks themselves, which do not read it in training."""
+        layers, own = dict(self.layers), ("torch.nn.", "paddle.nn.")
+        for name, _, before in self._begun or ():
+            layer = layers[name.rpartition(".")[0]]
+            if not type(layer).__module__.startswith(own) and name in written and not same_bits(written[name], as_array(before)):
+                yield name
+
     @contextlib.contextmanager
     def attributes_restored(self) -> Iterator[None]:
         """What happens within it leaves nothing in the layers' plain attributes, so that each run begins as a first call."""
@@ -475,6 +483,7 @@ class ModelSide:
     hooks: tuple[str, str]  # the layer's dictionaries of hooks
     follows = False  # it keeps the gradients of layers' results and of inputs
     to_inputs = False  # it keeps those of inputs
+    calls = 1  # of the model in a run, each with the same inputs; what comes of the last is compared
     reads_floats = False  # an input may have a gradient
 
     def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
@@ -484,6 +493,7 @@ class ModelSide:
         self.stopped = False  # whether some weight's gradient is 0 throughout
         self.begins: list[str] | None = None  # the outputs with which a backward begins; None: all
         self._stack: list[str] = []
+        self._earlier: list[Arguments] = []  # of a run's calls but the last
         self._keeping = True  # what layers return
         self._wide: Model = None
         self.wider = "float64"  # of the runs that tell rounding from mistakes, see :func:`in_wider`
@@ -544,14 +554,15 @@ class ModelSide:
         self._state_of(model).restore()
         if self._wants_one_form(wide, capturing):
             self._borrow(model, wide=wide)
-        arguments = self._arguments(wide=wide)
+        arguments, *self._earlier = (self._arguments(wide=wide) for _ in range(self.calls))
         self.reads_floats = any(self._leaf(tensor) is not None for _, tensor in named_tensors(arguments))
         begun: dict[str, Tensor] = {}
         if self.follows or self.to_inputs:
             arguments, begun = followed_arguments(arguments, lambda _, tensor: self._leaf(tensor))
         capture = None
         if capturing:
-            labels = {**self._labels(model), **{tensor.data_ptr(): name for name, tensor in named_tensors(arguments)}}
+            named_inputs = (pair for call in (*self._earlier, arguments) for pair in named_tensors(call))
+            labels = {**self._labels(model), **{tensor.data_ptr(): name for name, tensor in named_inputs}}
             capture = capturing(labels, self.layer, ModelSide._pass.__code__)
             capture.unwritten = self._unwritten(model)
         self.capture = capture
@@ -560,7 +571,7 @@ class ModelSide:
         self._clear()
         with self._running(model, outcome, wide=wide, within=capture):
             named = self._pass(model, arguments, outcome)
-        self.capture = None
+        self.capture, self._earlier = None, []
         self._state_of(model).refresh()  # a forward may exchange what the model holds
         self._note(model, named, outcome)
         outcome.gradients = self._gradients(model, in_place) if self._backward else {}  # nobody writes them before they are dropped
@@ -609,7 +620,9 @@ class ModelSide:
         return named
 
     def _called(self, model: Model, arguments: Arguments) -> Any:
-        """What the model returns."""
+        """What the model returns, from the last of its calls."""
+        for positional, keywords in self._earlier:
+            drained(model(*positional, **keywords))
         positional, keywords = arguments
         return drained(model(*positional, **keywords))
 
@@ -732,10 +745,10 @@ class ModelSide:
         """The model's layers by their paths."""
         return dict(self._named_layers(self.model))
 
-    @property
-    def left(self) -> list[str]:
-        """Plain attributes that the model's forwards have written."""
-        return sorted(self._state_of(self.model).left)
+    def left(self, outcome: RunOutcome) -> list[str]:
+        """What a run has left for a next call: plain attributes, and what it wrote of layers that are not the framework's own."""
+        state = self._state_of(self.model)
+        return sorted({*state.left, *state.exchanged(outcome.statistics)})
 
     def trained_names(self) -> set[str]:
         """The names of the parameters that an optimizer may write."""
@@ -1150,11 +1163,15 @@ def error_text(error: BaseException) -> str:
     return joined("", (what, where))
 
 
+def is_of_original(error: BaseException) -> bool:
+    """Whether the original has raised an error, and not the port."""
+    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return [owner.framework for owner in owners if isinstance(owner, ModelSide)][-1:] == ["torch"]
+
+
 def not_running(error: BaseException) -> str:
     """An error of one of both models, with its side and line."""
-    owners = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
-    frameworks = [owner.framework for owner in owners if isinstance(owner, ModelSide)]
-    if frameworks[-1:] == ["torch"]:
+    if is_of_original(error):
         return tr("the original does not run: {error}", error=error_text(error))
     return tr("the port does not run: {error}", error=error_text(error))
 
@@ -1173,6 +1190,9 @@ def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     port.forget_copies()
     port.shim = False
     try:
+        if port.to_inputs and (outcome := attempted(lambda: run(ModelSide.run))) is not None:
+            return outcome, ""
+        port.to_inputs = False
         return run(ModelSide.run), ""
     except Exception as error:
         if out_of_memory(error):  # no kernel is the cause

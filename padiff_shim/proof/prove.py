@@ -14,9 +14,10 @@ from ..arguments import function, one_of, port_and_original, whole
 from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
+from ..interrupts import let_pass
 from ..measure.difference import Comparator
 from ..progress import Waiting
-from ..text import listed, marked, tr
+from ..text import listed, marked, tr, with_fields
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.reading import read_both
@@ -41,7 +42,7 @@ from .preconditions import (
     note_of_use,
     preconditions,
 )
-from .programs import Inputs, NotWider, PaddleSide, TorchSide, generators_restored, natively
+from .programs import Inputs, NotWider, PaddleSide, TorchSide, generators_restored, is_of_original, natively, not_running
 from .proof import DTYPES, Proof, Ran
 from .rules import Evidence, diagnosed, mistakes
 from .training import judge, train
@@ -288,11 +289,6 @@ class Question:
         port.lender = original, mapping
         proof = _judged(original, port, mapping, stages, self._recipe, self.steps, self.equal) if proof is None else proof
         proof.notes += [*notes, *mapping.remarks(updates=self._recipe is not None), *began]
-        if self._recipe is None and port.left:
-            left = tr(
-                "the forward leaves {names} behind: each run began without that, as a first call does", names=listed(port.left)
-            )
-            proof.notes.append(left)
         models, back = (self.layer, self.module), self.phase != "forward"
         proof.ran = self.ran = Ran(original, port, mapping, models, back, self._recipe, self.steps, self._weights, self.in_dtype)
         return proof
@@ -344,10 +340,12 @@ def _judged(
         if apart and (drawn := align_draws(original, port)):
             notes = drawn
             runs = _runs(original, port, notes)
-        proof = _compared(original, port, mapping, stages, runs, equal)
+        proof = _compared(original, port, mapping, [*stages], runs, equal)
+        if proof and (left := listed([*dict.fromkeys([*original.left(runs[0]), *port.left(runs[1])])])):
+            proof, runs = _called_twice(proof, original, port, mapping, stages, runs, equal, left)
         proof.notes += notes
         looks = bool(proof) and bool(runs[0].gradients) and original.reads_floats
-        ends, of_inputs = ends_before_inputs(original, port, mapping) if looks else ([], "")
+        ends, of_inputs = ends_before_inputs(original, port, mapping, runs[2]) if looks else ([], "")
         if ends:
             proof.verdict, proof.mistakes = ProofVerdict.CODE_DIFFERS, ends
             proof.stages = [Stage("backward", False, of_inputs) if stage.name == "backward" else stage for stage in proof.stages]
@@ -363,6 +361,42 @@ def _judged(
     judge(proof, trained, original, port)
     proof.notes += [remark for remark in remarks if remark not in proof.notes]
     return _unless_opaque(proof, runs)
+
+
+def _called_twice(
+    proof: Proof,
+    original: TorchSide,
+    port: PaddleSide,
+    mapping: WeightMapping,
+    stages: list[Stage],
+    runs: Runs,
+    equal: Comparator | None,
+    left: str,
+) -> tuple[Proof, Runs]:
+    """The proof of a second call of a port whose first call is right, and its runs; ``left``: what the first leaves for it."""
+    original.calls = port.calls = 2
+    notes: list[str] = []
+    try:
+        runs = _runs(original, port, notes)
+    except Exception as error:
+        let_pass(error)
+        original.calls = port.calls = 1
+        failure = tr("a second call fails, which may read {left}: {error}", left=left, error=not_running(error))
+        if is_of_original(error):
+            proof.notes.append(failure)
+            proof.reason = tr("a first call alone is {reason}", reason=proof.reason)
+        else:
+            proof.verdict, proof.reason = ProofVerdict.NOT_COMPARABLE, failure
+        return proof, runs
+    second = _compared(original, port, mapping, stages, runs, equal)
+    second.notes += notes
+    text = (
+        tr("a first call leaves {left}, and a second is equal, too")
+        if second
+        else tr("a second call differs, which may read {left}")
+    )
+    second.notes.append(with_fields(text, left=left))
+    return second, runs
 
 
 def _unless_opaque(proof: Proof, runs: Runs) -> Proof:
@@ -398,7 +432,9 @@ def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
     if pairs and not len(pairs) == len(expected.outputs) == len(actual.outputs):  # a backward begins alike at the common outputs
         original.begins, port.begins = ([path for path, _ in pairs], [path for _, path in pairs])
         expected, actual = original.run(), port.run()
+    port.to_inputs = original.reads_floats and bool(expected.gradients)
     native, failure = natively(port)
+    port.to_inputs = False
     notes += [failure] if failure else []
     return expected, actual, native
 

@@ -231,3 +231,67 @@ def test_each_run_begins_without_what_forwards_leave_in_plain_attributes(phase, 
     proof = prove(Port(), Original(), np.eye(4), phase=phase, **trained)
     assert bool(proof) is not wrong, str(proof)
     assert wrong or proof.differences["native"] < 1e-4
+
+
+class _Remembering(torch.nn.Module):
+    """Its second call reads what the first has left: in an attribute, or in buffers."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.linear, self.last, self.where = torch.nn.Linear(4, 4), None, where
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("calls", torch.zeros([], dtype=torch.int64))
+
+    def forward(self, x):
+        hidden = self.linear(x)
+        if self.where == "attribute":
+            hidden = hidden if self.last is None else hidden + self.last
+            self.last = hidden.detach()
+        elif self.where == "buffers":
+            with torch.no_grad():
+                self.mean.copy_(0.9 * self.mean + 0.1 * hidden.mean(0) if int(self.calls) else hidden.mean(0))
+                self.calls += 1
+            hidden = hidden - self.mean
+        return hidden
+
+
+class _RememberingPort(paddle.nn.Layer):
+    def __init__(self, where, rate):
+        super().__init__()
+        self.linear, self.last, self.where, self.rate = paddle.nn.Linear(4, 4), None, where, rate
+        self.register_buffer("mean", paddle.zeros([4]))
+        self.register_buffer("calls", paddle.zeros([], dtype="int64"))
+
+    def forward(self, x):
+        hidden = self.linear(x)
+        if self.where == "attribute":
+            hidden = hidden if self.last is None else hidden + self.rate * self.last
+            self.last = hidden.detach()
+        elif self.where == "buffers":
+            with paddle.no_grad():
+                self.mean.set_value(0.9 * self.rate * self.mean + 0.1 * hidden.mean(0) if int(self.calls) else hidden.mean(0))
+                self.calls += 1
+            hidden = hidden - self.mean
+        elif self.where == "once":
+            assert self.last is None
+            self.last = 1
+        return hidden
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+@pytest.mark.parametrize("where", ["attribute", "buffers"])
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_a_second_call_is_compared_where_a_first_leaves_something_for_it(where, rate, phase):
+    proof = prove(_RememberingPort(where, rate), _Remembering(where), np.eye(4), phase=phase)
+    assert bool(proof) is (rate == 1.0), str(proof)
+    assert rate == 1.0 or any("self.rate" in mistake.paddle.source for mistake in proof.mistakes), str(proof)
+
+
+def test_what_the_port_has_forgotten_shows_in_a_second_call():
+    assert prove(_RememberingPort("nowhere", 1.0), _Remembering("attribute"), np.eye(4)).mistakes
+
+
+def test_a_port_whose_second_call_fails_is_not_called_right():
+    proof = prove(_RememberingPort("once", 1.0), _Remembering("nowhere"), np.eye(4))
+    assert proof.verdict is ProofVerdict.NOT_COMPARABLE
+    assert "test_buffers.py" in proof.reason

@@ -37,13 +37,13 @@ class Port(paddle.nn.Layer):
         return self.rnn(x)[0]
 
 
-@pytest.mark.parametrize(("dropout", "opened"), [(0.0, [True, False, True]), (0.5, [True, True, True])])
+@pytest.mark.parametrize(("dropout", "opened"), [(0.0, [True, False]), (0.5, [True, True])])
 def test_a_port_runs_natively_in_no_mode_unless_it_draws_random_numbers(dropout, opened):
     """An op that could draw, as a recurrent network with dropout, ran on Torch's kernel also where it did not."""
     seen = []
     proof = prove(Port(dropout, seen), Original(dropout), np.random.default_rng(0).standard_normal((3, 4, 6)))
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
-    assert seen == opened  # on Torch's kernels, natively, and for the gradients of inputs
+    assert seen == opened  # on Torch's kernels, and natively, with the gradients of inputs
     assert proof.differences["native"] < 1e-4  # with dropout, too: Torch's numbers were drawn
 
 
