@@ -205,10 +205,32 @@ def without_gradient(rows: Sequence[Row]) -> str:
 
 def outputs_differ(original: RunOutcome, port: RunOutcome, wanted: Callable[[str], bool]) -> str:
     """What differs between the bits of the wanted outputs; "" if nothing does."""
-    for path, expected, other in outputs(original, port):
-        if wanted(path) and not same_bits(expected, other):
-            return tr("output {path}: {how}", path=path or "0", how=difference_text(expected, other))
-    return ""
+    wrong = _differing(row for row in outputs(original, port) if wanted(row[0]))
+    return tr("output {path}: {how}", path=wrong[0][0] or "0", how=difference_text(*wrong[0][1:])) if wrong else ""
+
+
+_ROUNDS = 0.01  # of the largest share of its numbers by which a row is wrong: what is wrong by less may only round
+
+
+def _differing(rows: Iterable[Row]) -> list[tuple[str, Array, Array]]:
+    """The rows whose bits differ; one that is nearly as wrong as any comes first, for others may only round beside it."""
+    wrong = [
+        (name, expected, actual)
+        for name, expected, actual in rows
+        if expected is not None and actual is not None and not same_bits(expected, actual)
+    ]
+    sizes = [largest_element(expected) for _, expected, _ in wrong]
+
+    def share(expected: Array, actual: Array) -> float:
+        """By which share of its largest number, and at most by the whole; a gradient may be 0 but for rounding."""
+        if expected.shape != actual.shape:
+            return 1.0
+        size = max(largest_element(expected), floor_of(expected.dtype) * max(sizes))
+        return min(largest(expected, actual) / size, 1.0) if size else 1.0
+
+    shares = [share(*row[1:]) for row in wrong] if len(wrong) > 1 else []
+    first = next((at for at, by in enumerate(shares) if by >= _ROUNDS * max(shares)), 0)
+    return wrong[first:] + wrong[:first]
 
 
 def laid(framework: str, mapping: WeightMapping, values: dict[str, Array], *, gradient: bool = False) -> list[Array | None]:
@@ -264,12 +286,11 @@ def named(name: str) -> str:
 
 
 def first_difference(rows: Sequence[Row], *, of_gradients: bool = False) -> str:
-    """The first row whose bits differ, in words; "" if none does."""
-    wrong = [row for row in rows if row[1] is not None and row[2] is not None and not same_bits(row[1], row[2])]
+    """The first row that differs nearly as much as any, in words; "" if no bits differ."""
+    wrong = _differing(rows)
     if not wrong:
         return ""
     name, expected, actual = wrong[0]
-    assert expected is not None and actual is not None  # noqa: PT018
     of = tr("gradient of {name}", name=named(name)) if of_gradients else named(name)
     text = joined("", (of, tr(": "), difference_text(expected, actual)))
     return tr("{text} (and {more} more)", text=text, more=len(wrong) - 1) if len(wrong) > 1 else text

@@ -290,8 +290,9 @@ def _of_names(matching: Matching, original: TraceCall, port: TraceCall) -> tuple
     if number := _number(original, port):
         return Cause.OPERAND, number
     attributes = [
-        tr("{name}={own} against {other}", name=name, own=_shown(port.attributes.get(name)), other=_shown(wanted))
+        tr("{name}={own} against {other}", name=name, own=own, other=other)
         for name, wanted in unlike_attributes(original, port).items()
+        for own, other in [_told_apart(port.attributes.get(name), wanted)]
     ]
     return (Cause.ATTRIBUTE, joined(", ", attributes)) if attributes else None
 
@@ -485,25 +486,19 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
     where = f" ({label})" if label else ""
     try:
         here, there = torch.broadcast_tensors(operand.tensor, other.tensor)
+        apart = (here != there).nonzero()
     except RuntimeError:
-        return cause, tr(
-            "{role}{where} is {actual} against {expected}",
-            role=role(other),
-            where=where,
-            actual=extent(other.value),
-            expected=extent(operand.value),
-        )
-    apart = (here != there).nonzero()
+        apart = torch.empty(0)
     if not len(apart):
+        sides = ((extent(side.value), list(side.tensor.shape), side.tensor.dtype) for side in (other, operand))
+        words = next((pair for pair in zip(*sides) if pair[0] != pair[1]), None)
+        if words is None:
+            return cause, tr("{role}{where} holds other values", role=role(other), where=where)
         return cause, tr(
-            "{role}{where} has shape {shape} against {expected}",
-            role=role(other),
-            where=where,
-            shape=list(other.tensor.shape),
-            expected=list(operand.tensor.shape),
+            "{role}{where} is {actual} against {expected}", role=role(other), where=where, actual=words[0], expected=words[1]
         )
     first = tuple(apart[0].tolist())
-    expected, actual = (f"{tensor[first].item():g}" for tensor in (here, there))
+    actual, expected = _told_apart(there[first].item(), here[first].item())
     place = f"[{', '.join(map(str, first))}]"
     shuffled = comparable(operand, other) and torch.equal(operand.value.sorted, other.value.sorted)
     order = tr("; they are the same in another order") if shuffled else ""
@@ -521,6 +516,12 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
         expected=expected,
         differing=differing,
     )
+
+
+def _told_apart(value: Any, other: Any) -> tuple[str, str]:
+    """Two values in as few digits as tell them apart."""
+    texts = _shown(value), _shown(other)
+    return texts if texts[0] != texts[1] else (repr(value), repr(other))
 
 
 def _shown(value: Any) -> str:

@@ -8,6 +8,7 @@ import linecache
 import math
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -525,8 +526,10 @@ def _first_difference(
     wrong: list[tuple[Value | None, Value | None]] = []
     results: list[Arranged | None] = []  # those that are wrong
     shapes: list[Arranged] = []
+    partners: dict[Value | None, set[Value | None]] = defaultdict(set)  # of a result of the port, which may be several
     for expected, actual in arrays:
         original_end, port_end = _end(original.trace, expected), _end(port.trace, actual)
+        partners[port_end].add(original_end)
         if not _same(matching, original_end, port_end, expected, actual):
             wrong.append((original_end, port_end))
             results.append(_as_results(original_end, port_end, expected, actual))
@@ -557,7 +560,9 @@ def _first_difference(
         original_calls = calls(original_ends, matching.of_first.__contains__, backward=backward)
         port_calls = calls(port_ends, matching.is_matched, backward=backward)
         if (difference := explain(matching, original_calls, port_calls, wrong[0])) is not None:
-            return difference
+            mended = zip(difference.mend[0].values, difference.mend[1]) if difference.mend is not None else ()
+            torn = any(tensor is not None and len(partners[value]) > 1 for value, tensor in mended)
+            return replace(difference, mend=None) if torn else difference  # no one value is several results
     return explain_result(matching, wrong)
 
 

@@ -446,6 +446,7 @@ class PaddleWidened:
 
 def _writes(name: str) -> bool:
     """Whether a function writes into an operand, whose dtype then stays."""
+    name = name.rpartition(".")[2]  # of paddle.Tensor.__mul__
     plain = name.strip("_")
     return name in ("__setitem__", "_setitem_dygraph") or (name.endswith("_") and name != f"__{plain}__") or name.startswith("__i")
 

@@ -440,3 +440,17 @@ def test_a_comparison_of_a_mask_that_several_calls_read_is_one_finding(tmp_path)
     (mistake,) = prove(*models, (X, np.array([5, 3])), dtype="float64").mistakes
     assert (mistake.cause, mistake.paddle.line) == (Cause.OTHER_OP, 10)
     assert mistake.write == "mask = paddle.arange(5).unsqueeze(0) >= lengths.unsqueeze(1)"
+
+
+@pytest.mark.parametrize("ends", [("itself", "relu"), ("relu", "itself"), ("relu", "tanh"), ("relu", "relu")])
+def test_one_tensor_in_the_place_of_two_results_is_one_finding(ends):
+    def original(self, x):
+        h = self.a(x)
+        return [h if end == "itself" else getattr(h, end)() for end in ends]
+
+    def port(self, x):
+        h = self.a(x)
+        return [h, h]
+
+    (mistake,) = prove(*pair(port, original, a=("Linear", D, D)), X).mistakes
+    assert (mistake.cause, len(mistake.layers)) == (Cause.MISSING, 1), mistake

@@ -427,3 +427,51 @@ def test_parts_that_are_joined_in_another_order():
     assert (str(mistake.cause), mistake.write) == ("operands swapped", f"x=[{parts}]")
     lines = [forward.__code__.co_firstlineno + 1 for forward in (port, original)]
     assert [mistake.paddle.line, mistake.torch.line] == lines
+
+
+def test_the_headline_names_an_output_that_is_wrong_before_one_that_rounds():
+    """The first output rounds in another order, the second is wrong."""
+
+    def original(self, x):
+        h = self.a(x)
+        return {"mean": h.mean(), "parts": h * 2.0, "rest": h * 3.0}
+
+    def port(self, x):
+        h = self.a(x)
+        return {"mean": h.sum() * (1 / h.numel()), "parts": h * 2.1, "rest": h * 3.0}
+
+    proof = prove(*pair(port, original, a=("Linear", D, D)), X.astype("float32"))
+    forward = next(stage for stage in proof.stages if stage.name == "forward")
+    assert "parts" in forward.text
+    assert "parts" in proof.reason
+
+
+def test_a_number_that_is_nearly_the_original_s_is_told_with_the_digits_that_differ():
+    def original(self, x):
+        return self.a(x) * torch.tensor([1.0, 0.1] * 4, dtype=x.dtype)
+
+    def port(self, x):
+        return self.a(x) * paddle.to_tensor([1.0, 0.10000004] * 4, x.dtype)
+
+    (mistake,) = prove(*pair(port, original, a=("Linear", D, D)), X, dtype="float64").mistakes
+    assert "0.10000004" in mistake.text
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_table_in_float32_that_an_operator_reads_has_the_original_s_digits(right):
+    """Beside another mistake it was one of its own, of 0.1 against 0.1."""
+    rates = np.exp(-np.log(1e4) * np.arange(D // 2) / (D // 2))
+
+    def original(self, x, times):
+        rates = torch.exp(-np.log(1e4) * torch.arange(D // 2, dtype=torch.float32) / (D // 2))
+        turns = times[:, None].float() * rates
+        return self.a(x) + torch.cat([turns.cos(), turns.sin()], -1)
+
+    def port(self, x, times):
+        turns = times.astype("float32").unsqueeze(1) * paddle.to_tensor(rates.astype("float32"))
+        parts = [turns.cos(), turns.sin()]
+        return self.a(x) + paddle.concat(parts if right else parts[::-1], -1)
+
+    proof = prove(*pair(port, original, a=("Linear", D, D)), (X.astype("float32"), np.arange(0, 900, 150)))
+    assert bool(proof) is right, str(proof)
+    assert [mistake.cause for mistake in proof.mistakes] == ([] if right else [Cause.SWAPPED])
