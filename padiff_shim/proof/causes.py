@@ -579,7 +579,7 @@ def _weights(node: TraceCall) -> list[tuple[int, ...]]:
     return [tuple(operand.tensor.shape) for operand in node.operands if operand.value.node is None]
 
 
-def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
+def missing_text(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> str:
     """Which calls are missing: one, with those of its line that go on with its result."""
     calls = [alone]
     for pair in pairs[1:]:
@@ -588,12 +588,16 @@ def missing_text(alone: TraceCall, pairs: Sequence[CallPair]) -> str:
             continue
         if any(operand.value.node in calls for operand in node.operands):
             calls.append(node)
+    shown = ", ".join(map(str, calls[:1] if alone.name == "bernoulli" else calls))  # a dropout's are one
+    if alone.backward and any(_repeats(value, alone) and matching.same(alone.result, value) for value in matching.of_second):
+        return tr("the original's backward makes {calls} once more, as a checkpoint does, the port's does not", calls=shown)
     where = tr(": no gradient goes back there") if alone.backward else ""
-    return tr(
-        "the original calls {calls} here, the port does not{where}",
-        calls=", ".join(map(str, calls[:1] if alone.name == "bernoulli" else calls)),  # a dropout's are one
-        where=where,
-    )
+    return tr("the original calls {calls} here, the port does not{where}", calls=shown, where=where)
+
+
+def _repeats(value: Value, call: TraceCall) -> bool:
+    """Whether a forward has made a value by such a call."""
+    return value.node is not None and not value.node.backward and value.node.name == call.name
 
 
 def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
@@ -840,13 +844,18 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
         moved = not alone.backward and _rearranged(alone.result) is not None
         if moved and _arranged_behind(matching, following)[0] is not None:
             return Cause.ORDER, tr("what {original} gives is arranged by other steps", original=alone), following
-        return Cause.MISSING, missing_text(alone, pairs), both
+        return Cause.MISSING, missing_text(matching, alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))
     cause, text = Cause.EXTRA, tr("the port calls {alone} here, the original does not", alone=alone)
+    again = alone.backward and any(_repeats(value, alone) and matching.same(value, alone.result) for value in matching.of_first)
+    if again:
+        text = tr("the port's backward makes {alone} once more, as recompute() does, the original's does not", alone=alone)
     # The original's call that stands for the call of the port's whose gradient is computed, if both are of one kind.
     here = (pair for pair in _forward_pairs(matching) if (pair[1].site, pair[1].layer) == (alone.site, alone.layer))
-    partner = next((original for original, port in here if kind(original) == kind(port)), None) if alone.backward else None
+    partner = (
+        next((original for original, port in here if kind(original) == kind(port)), None) if alone.backward and not again else None
+    )
     if partner is not None:
         cause, text, both = Cause.GRAPH_GOES_ON, GOES_ON, CallPair(partner, alone)
     return cause, text, both

@@ -37,7 +37,8 @@ from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
 
 _OURS = __file__.rpartition("proof")[0]
-_GRAD = "paddle.grad()"
+_GRAD, _RECOMPUTE = "paddle.grad()", "recompute()"
+_WRITE = {_GRAD: "create_graph=True", _RECOMPUTE: "use_reentrant=False"}
 _MOVED = 1e-3  # of an array's numbers, to see whether outputs depend on it
 
 
@@ -75,6 +76,8 @@ class Ends(contextlib.AbstractContextManager["Ends"]):
         self._exchange(paddle, "to_tensor", self._to_tensor)
         self._exchange(paddle, "grad", self._grad)
         self._exchange(base, "_set_grad_enabled", self._set_grad)
+        if (module := sys.modules.get("paddle.distributed.fleet.recompute.recompute")) is not None:
+            self._exchange(module.RecomputeFunction, "apply", self._recompute)
         flag = tensor.stop_gradient
         setter = functools.partial(self._stop, flag)
         self._put(tensor, "stop_gradient", property(flag.__get__, lambda side, value: setter(side, value)))
@@ -117,6 +120,16 @@ class Ends(contextlib.AbstractContextManager["Ends"]):
         if not settings.get("create_graph") and len(args) < 4 and paddle.is_grad_enabled() and self._undoes(_GRAD):
             return original(outputs, inputs, **{**settings, "retain_graph": True, "create_graph": True})
         return original(outputs, inputs, *args, **kwargs)
+
+    def _recompute(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """A block that is recomputed by a layer of Python's: without an input that wants a gradient its weights get none."""
+        tensors = [arg for arg in args if is_tensor(arg)]
+        if paddle.is_grad_enabled() and all(tensor.stop_gradient for tensor in tensors) and self._undoes(_RECOMPUTE):
+            begun = {id(tensor): tensor.detach() for tensor in tensors if paddle.is_floating_point(tensor)}
+            for tensor in begun.values():
+                tensor.stop_gradient = False
+            args = tuple(begun.get(id(arg), arg) for arg in args)
+        return original(*args, **kwargs)
 
     def _leave(self, name: str, original: Callable[..., Any], tensor: Any, *args: Any, **kwargs: Any) -> Any:
         """A tensor's numbers in Python or NumPy."""
@@ -319,9 +332,8 @@ def _shows(before: RunOutcome | None, after: RunOutcome | None) -> bool:
 
 def _mistake(end: GraphEnd) -> Mistake:
     text = tr("no gradient goes back behind {call}", call=end.call)
-    if end.call == _GRAD:
-        fix: Fix | None = Fix("create_graph=True", end.site.file, end.site.line)
-    else:
-        fix = fix_of_detached(end.site) if end.call == "detach()" else None
+    fix = fix_of_detached(end.site) if end.call == "detach()" else None
+    if end.call in _WRITE:
+        fix = Fix(_WRITE[end.call], end.site.file, end.site.line)
     place = ProgramPlace.at(end.site, end.layer, end.call)
     return Mistake(Cause.GRAPH_ENDS, text, None, place, (end.layer,), write=fix.text if fix else "", fix=fix)

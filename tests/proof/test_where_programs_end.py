@@ -542,3 +542,63 @@ def test_a_graph_that_the_original_begins_anew_may_begin_anew():
             return torch.autograd.grad(torch.tanh(self.a(x)).sum(), x, create_graph=True)[0]
 
     assert prove(Port(), Original(), INPUTS)
+
+
+def _normed(framework, linear, norm):
+    return framework.Sequential(linear(4, 4), norm(4), linear(4, 4))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recompute_of_a_block_whose_inputs_want_no_gradient_ends_the_graph(reentrant):
+    from paddle.distributed.fleet.utils import recompute  # as a program would
+
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = _normed(torch.nn, torch.nn.Linear, torch.nn.LayerNorm)
+
+        def forward(self, x):
+            return torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.block = _normed(paddle.nn, paddle.nn.Linear, paddle.nn.LayerNorm)
+
+        def forward(self, x):
+            return recompute(self.block, x, use_reentrant=reentrant)
+
+    proof = prove(Port(), Original(), INPUTS)
+    causes = [(mistake.cause, mistake.write) for mistake in proof.mistakes]
+    assert causes == ([(Cause.GRAPH_ENDS, "use_reentrant=False")] if reentrant else []), str(proof)
+
+
+@pytest.mark.parametrize("again", ["the original", "the port"])
+def test_statistics_that_are_written_once_more_in_a_backward_are_told_so(again):
+    from paddle.distributed.fleet.utils import recompute  # as a program would
+
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.block = torch.nn.Linear(4, 4), _normed(torch.nn, torch.nn.Linear, torch.nn.BatchNorm1d)
+
+        def forward(self, x):
+            x = self.first(x)
+            return (
+                torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False) if again == "the original" else self.block(x)
+            )
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.first, self.block = paddle.nn.Linear(4, 4), _normed(paddle.nn, paddle.nn.Linear, paddle.nn.BatchNorm1D)
+
+        def forward(self, x):
+            x = self.first(x)
+            return recompute(self.block, x) if again == "the port" else self.block(x)
+
+    proof = prove(Port(), Original(), INPUTS)
+    mistake = proof.mistakes[0]
+    assert mistake.cause is (Cause.MISSING if again == "the original" else Cause.EXTRA), str(proof)
+    assert "batch_norm" in mistake.text
+    assert "gradient" not in mistake.text
