@@ -180,10 +180,18 @@ def _kinds() -> dict[str, tuple[str, str]]:
 def _document(audit: Audit, folder: str = ".") -> doc.Document:
     """``folder``: the audit's, as seen from the document."""
     by_kind = {kind: [finding for finding in audit.entries if finding.kind == kind] for kind in _kinds()}
+    reports = audit.reports.values()
+    extent = tr(
+        "{ops}, {calls}, {judged} judged, in {seconds:.0f} s",
+        ops=many(len(reports), "op"),
+        calls=many(sum(report.calls for report in reports), "call"),
+        judged=many(sum(report.judged for report in reports), "result or gradient", "results and gradients"),
+        seconds=audit.seconds,
+    )
     return doc.Document(
         _headline(by_kind, complete=audit.complete) if audit.reports else tr("No op was audited"),
         [
-            doc.Facts([_extent(audit)]),
+            doc.Facts([extent]),
             doc.Only((doc.TEXT,), list(_summary(audit, by_kind))),
             doc.Only((doc.MARKDOWN, doc.PAGE), list(_sections(audit, by_kind, folder))),
         ],
@@ -208,17 +216,6 @@ def _headline(by_kind: dict[str, list[AuditFinding]], *, complete: bool) -> str:
     sentences += [tr("At the edges of the range {ops} are wrong.", ops=many(edges, "op"))] if edges else []
     sentences += [tr("Calls of {ops} end the process.", ops=many(crashes, "op"))] if crashes else []
     return joined(" ", sentences if any(sides.values()) or edges or crashes else [*sentences, tr("No wrong kernel found.")])
-
-
-def _extent(audit: Audit) -> str:
-    reports = audit.reports.values()
-    return tr(
-        "{ops}, {calls}, {judged} judged, in {seconds:.0f} s",
-        ops=many(len(reports), "op"),
-        calls=many(sum(report.calls for report in reports), "call"),
-        judged=many(sum(report.judged for report in reports), "result or gradient", "results and gradients"),
-        seconds=audit.seconds,
-    )
 
 
 def _summary(audit: Audit, by_kind: dict[str, list[AuditFinding]]) -> Iterator[doc.Part]:

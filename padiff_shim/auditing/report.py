@@ -133,14 +133,10 @@ def kind_of(record: Mapping[str, Any]) -> str:
         return TREATMENT
     if stress in EDGES:
         return RANGE
-    alike = verdict is not Verdict.NONFINITE and _alike(record)
-    return ACCURACY if alike or NEGLIGIBLE in (record.get("modifiers") or ()) else WRONG
-
-
-def _alike(record: Mapping[str, Any]) -> bool:
-    """Both sides are off, and by as much: by the rounding of a formula that they share, which the bound does not know of."""
+    # Both sides are off, and by as much: by the rounding of a formula that they share, which the bound does not know of.
     sizes = [float(((record.get("stats") or {}).get(side) or {}).get("prob") or 0.0) for side in ("paddle", "torch")]
-    return record["side"] == "both" and 0 < max(sizes) <= SLIGHT * min(sizes) < float("inf")
+    alike = verdict is not Verdict.NONFINITE and record["side"] == "both" and 0 < max(sizes) <= SLIGHT * min(sizes) < float("inf")
+    return ACCURACY if alike or NEGLIGIBLE in (record.get("modifiers") or ()) else WRONG
 
 
 def findings(reports: Iterable[OpReport]) -> list[AuditFinding]:
@@ -154,11 +150,12 @@ def findings(reports: Iterable[OpReport]) -> list[AuditFinding]:
             else:
                 groups[key] = finding
     order = [CRASH, WRONG, RANGE, TREATMENT, ACCURACY, UNJUDGED]
-    return sorted(groups.values(), key=lambda finding: (order.index(finding.kind), -_severity(finding), finding.op, finding.tensor))
 
+    def place(finding: AuditFinding) -> tuple[Any, ...]:
+        severity = Verdict(finding.verdict).severity if finding.tensor else 99
+        return order.index(finding.kind), -severity, finding.op, finding.tensor
 
-def _severity(finding: AuditFinding) -> int:
-    return Verdict(finding.verdict).severity if finding.tensor else 99
+    return sorted(groups.values(), key=place)
 
 
 def _of(report: OpReport) -> Iterator[AuditFinding]:

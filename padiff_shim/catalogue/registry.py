@@ -91,7 +91,9 @@ def resolve(names: str | Iterable[str], argument: str = "ops") -> frozenset[str]
 
 def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
     """The error for an unknown name: the op's name here, or why it runs natively."""
-    for spelling in dict.fromkeys((name, *_spellings(name))):
+    # A layer's class may be meant: "Conv2D" is "conv2d", "BatchNorm2D" is "batch_norm".
+    words = re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z][a-z])", "_", name).lower()
+    for spelling in dict.fromkeys((name, name.lower(), words, re.sub(r"_?[123]d$", "", words))):
         called = "" if spelling == name else tr(", here {spelling},", spelling=repr(spelling))
         if spelling in accepted:
             return UnknownNameError(
@@ -106,12 +108,6 @@ def _refused(name: str, argument: str, accepted: set[str]) -> UnknownNameError:
                 why=why,
             )
     return unknown(tr("op or family"), name, accepted, OPS_LISTED)
-
-
-def _spellings(name: str) -> tuple[str, ...]:
-    """Possible names of the op of a layer's class: ``"conv2d"`` for ``"Conv2D"``, ``"batch_norm"`` for ``"BatchNorm2D"``."""
-    words = re.sub(r"(?<=[A-Za-z0-9])(?=[A-Z][a-z])", "_", name).lower()
-    return name.lower(), words, re.sub(r"_?[123]d$", "", words)
 
 
 def stays_native(name: str) -> str:

@@ -63,7 +63,7 @@ def translated() -> Iterator[None]:
     click asks gettext, by the names ``_`` and ``ngettext`` of its modules; but gettext's domain and locale are those of the whole
     process, and belong to the program that a command runs.
     """
-    words = {"_": _word, "ngettext": _counted}
+    words = {"_": _word, "ngettext": lambda single, several, number: _word(single if number == 1 else several)}
     modules = [module for name, module in sys.modules.items() if name.startswith("click.")]
     before = [(module, name, getattr(module, name)) for module in modules for name in words if hasattr(module, name)]
     for module, name, _ in before:
@@ -77,7 +77,3 @@ def translated() -> Iterator[None]:
 
 def _word(message: str) -> str:
     return str(tr(message)) if message in WORDS else message
-
-
-def _counted(single: str, several: str, number: int) -> str:
-    return _word(single if number == 1 else several)

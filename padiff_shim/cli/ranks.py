@@ -295,7 +295,9 @@ class Ranks:
                     listed=_listed(ended),
                 )
             )
-        if not left and (self._spawned or _launches()):
+        main = getattr(sys.modules.get("__main__"), "__spec__", None)
+        launches = main is not None and main.name.startswith(_LAUNCHER)  # of which some modules come with ``import paddle``
+        if not left and (self._spawned or launches):
             remarks.append(
                 tr(
                     "no rank took part: either none imported paddle, or their Python was started with -E, -I or -S, "
@@ -303,12 +305,6 @@ class Ranks:
                 )
             )
         return remarks
-
-
-def _launches() -> bool:
-    """Whether the program is Paddle's launcher (of which some modules come with ``import paddle``)."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name.startswith(_LAUNCHER)
 
 
 def _listed(there: list[Note]) -> str:

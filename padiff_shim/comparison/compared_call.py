@@ -596,7 +596,6 @@ def _unchanged(again: torch.Tensor, out: torch.Tensor) -> bool:
 # ---- One judged tensor of a call: a result or a gradient.
 
 MISSING = {"missing": 1}  # statistics of a gradient that Paddle does not give
-CHANGED = logged("changed in place before it was judged")
 OVERTAKEN = logged(
     "an operand was changed in place since the call was made: the kernels' backward need not read it, the formula does"
 )
@@ -619,8 +618,6 @@ class ComparedTensor:
     def __init__(self, subject: ComparedCall, native: torch.Tensor, reference: torch.Tensor) -> None:
         self.subject, self.native, self.reference = subject, native, reference
         self.extra: Mapping[str, Any] | None = None  # statistics known already
-        self.waits = False
-        self.watched: Sequence[tuple[Any, int]] = ()  # Paddle tensors and their in-place versions, while it waits
 
     def quantity(self) -> Any:
         """The oracle's formula and bound (:class:`padiff_shim.numerics.quantity.Quantity`), or None where there are none."""
@@ -643,21 +640,6 @@ class ComparedTensor:
         subject = self.subject
         return {**dict(zip(subject.door.names, subject.values())), "paddle": self.native, "torch": self.reference}
 
-    def wait(self, involved: Sequence[Any]) -> None:
-        """It is judged later: in-place changes of these Paddle tensors would make that impossible.
-
-        Not every write is counted (``set_value``): Paddle's result is kept as it is now, and operands see :meth:`overtaken`.
-        """
-        self.waits, self.native = True, self.native.clone()
-        self.watched = [(tensor, tensor.inplace_version) for tensor in involved if hasattr(tensor, "inplace_version")]
-
-    @property
-    def changed(self) -> Judgement | None:
-        """The verdict on a case that can no longer be judged."""
-        if self.watched and any(tensor.inplace_version != version for tensor, version in self.watched):
-            return Judgement(Verdict.UNVERIFIED, reason=CHANGED)
-        return None
-
     def incoming(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The incoming gradients, by name."""
         yield from ()
@@ -668,12 +650,7 @@ class ComparedTensor:
 
     def overtaken(self) -> bool:
         """Whether the formula would be asked of other operands than the call had."""
-        return self.waits and self.subject.overtaken()
-
-    @property
-    def bytes(self) -> int:
-        """Memory of both results."""
-        return 2 * self.native.numel() * self.native.element_size()
+        return False
 
 
 class Result(ComparedTensor):

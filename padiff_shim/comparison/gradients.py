@@ -255,7 +255,7 @@ def _observe(
     references = judge_gradients(subject, sides, gradients)
     if create:
         _look_further(subject, grads, gradients)
-    elif over and not len(comparison.waiting):
+    elif over:
         if subject.twice:
             after_engine(subject.release)
         else:
@@ -485,16 +485,14 @@ def judge_gradients(
     comparison, door = subject.comparison, subject.door
     began = 0.0 if subject.key is None else comparison.sampling.clock()
     carried: dict[int, torch.Tensor] = {}
-    gradients = _judged(shown)
+    judged = {operand: tensor if tensor is not None and tensor._is_initialized() else None for operand, tensor in shown.items()}
+    gradients = {operand: tensor for operand, tensor in judged.items() if tensor is not None or not HERE.prunes}
     try:
-        first, grads = next(iter(incoming.values())), incoming
-        if comparison.waits(first):  # Paddle adds other gradients into this memory, whoever holds it
-            grads = {position: grad.clone() for position, grad in incoming.items()}
         if CPU_ALONE:
-            _judge_each(subject, grads, gradients, carried)
+            _judge_each(subject, incoming, gradients, carried)
         else:
-            with stream_of(first.device):
-                _judge_each(subject, grads, gradients, carried)
+            with stream_of(next(iter(incoming.values())).device):
+                _judge_each(subject, incoming, gradients, carried)
     except Exception as error:  # comparing must never break the program's backward
         let_through(error)
         comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
@@ -502,12 +500,6 @@ def judge_gradients(
         if subject.key is not None:
             comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
     return carried
-
-
-def _judged(shown: Mapping[int, Any]) -> dict[int, Any]:
-    """The gradients that are judged, None for one that is missing."""
-    judged = {operand: tensor if tensor is not None and tensor._is_initialized() else None for operand, tensor in shown.items()}
-    return {operand: tensor for operand, tensor in judged.items() if tensor is not None or not HERE.prunes}
 
 
 def _judge_each(

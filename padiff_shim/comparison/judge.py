@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from .. import numerics
 from ..catalogue import known_differences
 from ..errors import MismatchError
 from ..frameworks.memory import TORCH_DTYPES
-from ..frameworks.torch_state import put_aside
 from ..interrupts import let_pass, postpone
 from ..measure.difference import Comparator, accepts
 from ..numerics import difference
@@ -29,58 +27,6 @@ from ..text import SENTENCE, code_line, from_log, joined, logged, marked, shown,
 from ..trees import as_array
 from ..verdicts import ACCEPTED, PARTLY, REFUSED, SCREENED, Judgement, Side, Verdict, apart
 from .compared_call import OVERTAKEN, ComparedTensor, Spot, describe_tensor, operand_name
-
-# ---- Tensors that are judged later, so that the host need not wait for the device at every call.
-#
-# On CUDA a verdict needs values on the host. So a tensor waits until Paddle's backward or a step has ended, the mode is closed, or
-# the waiting tensors hold more memory than ``LIMIT``. A tensor that was changed in place meanwhile can no longer be judged: its
-# record says so.
-
-LIMIT = 256 * 2**20  # bytes
-
-
-class DeferredTensors:
-    """The cases of one mode that wait, in order; each thread settles its own, so that their errors are raised in it."""
-
-    def __init__(self, settle: Callable[[ComparedTensor], None]) -> None:
-        self._settle, self._bytes = settle, 0
-        self._cases: dict[int, list[ComparedTensor]] = {}  # by thread
-        self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        return len(self._cases.get(threading.get_ident(), ()))
-
-    def add(self, case: ComparedTensor) -> None:
-        """Keep a case; settles this thread's if all hold too much."""
-        with self._lock:
-            self._cases.setdefault(threading.get_ident(), []).append(case)
-            self._bytes += case.bytes
-            full = self._bytes > LIMIT
-        if full:
-            self.settle()
-
-    def forget(self) -> None:
-        """In a forked child: the cases, and a lock that nobody here may ever release, are the parent's."""
-        self._cases, self._bytes, self._lock = {}, 0, threading.Lock()
-
-    def settle(self) -> None:
-        """Judge all that wait in this thread, in the order in which they happened."""
-        self._settle_of(threading.get_ident())
-
-    def settle_all(self) -> None:
-        """Judge all that wait in any thread: the mode is closed."""
-        for thread in list(self._cases):
-            self._settle_of(thread)
-
-    def _settle_of(self, thread: int) -> None:
-        with self._lock:
-            cases = self._cases.pop(thread, [])
-            self._bytes -= sum(case.bytes for case in cases)
-        with put_aside():
-            for case in cases:  # without the lock: a user's callback may wait for another thread
-                self._settle(case)
-                case.subject.together = None  # made again for the verdict; it holds the call, which holds it
-
 
 # ---- Screening: a difference like those that were ROUNDING at this place before is ROUNDING again.
 #
@@ -259,9 +205,6 @@ class Judge:
 
     def __call__(self, case: ComparedTensor) -> Judgement:
         """The verdict on one tensor; an error of the verdict's own code becomes UNVERIFIED with its text."""
-        changed = case.changed
-        if changed is not None:
-            return changed
         native, reference = case.native, case.reference
         if native.dtype != reference.dtype:
             native_kind, reference_kind = describe_tensor(native), describe_tensor(reference)

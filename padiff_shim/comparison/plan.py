@@ -53,7 +53,7 @@ from .compared_call import (
     result_name,
 )
 from .gradients import let_through
-from .judge import MUTED, Births, Consequences, DeferredTensors, Judge
+from .judge import MUTED, Births, Consequences, Judge
 from .replicas import ReplicaDigests
 from .sampling import Sampling, kind_of
 from .second_derivatives import GradientCall
@@ -430,7 +430,6 @@ class Comparison(Pulses):
         screening: bool,
         equal: Comparator | None,
         shadow: bool,
-        defer: bool | None,
         moves: bool = True,
         seed: int,
     ) -> None:
@@ -442,14 +441,11 @@ class Comparison(Pulses):
         self.judge = Judge(run, audit=audit, screening=screening, equal=equal, seed=seed)
         self.births = Births()
         self.numbers = itertools.count()
-        self.defer = defer  # None: on CUDA
-        self.waiting = DeferredTensors(lambda case: self.outcome.act_later(self.settle(case)))
         call_after_fork(self)
 
     def after_fork(self) -> None:
-        """In the child of a fork: torch's kernels can hang, so nothing is compared, and what waits is the parent's to judge."""
+        """In the child of a fork: torch's kernels can hang, so nothing is compared."""
         self.aside = FORKED.text
-        self.waiting.forget()
 
     def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one covered call natively and compare it."""
@@ -588,7 +584,7 @@ class Comparison(Pulses):
         for operand in compared_call.written(subject.inputs.paddle, versions):
             case = WrittenOperand(subject, operand)
             self.outcome.act(self.outcome.record(case, case.verdict))
-        raise_postponed()  # cases that waited may have been judged
+        raise_postponed()  # of a backward that no engine call of ours has ended
         if missing is not None and not self.carries_torch:
             raise advised(missing, subject.lacks)
         return result
@@ -655,33 +651,29 @@ class Comparison(Pulses):
     def results(
         self, subject: ComparedCall, natives: Sequence[Any], references: Sequence[Any], call: tuple[Any, ...]
     ) -> list[dict[str, Any]]:
-        """The records of a call's results, but of those that wait or that nobody has to see. ``call``: Paddle's arguments."""
+        """The records of a call's results, but of those that nobody has to see. ``call``: Paddle's arguments."""
         records, left_out = [], subject.door.op.unjudged
         for position, (native, reference) in enumerate(zip(natives, references)):
             if left_out and result_name(subject.door.op, position) in left_out:
                 continue
             if isinstance(native, paddle.Tensor) and native._is_initialized() and isinstance(reference, torch.Tensor):
                 record = self.result(subject, position, native, reference, call)
-                if record is not None and record is not MUTED:
+                if record is not MUTED:
                     records.append(record)
         subject.results = None
         return records
 
     def result(
         self, subject: ComparedCall, position: int, shown: Any, reference: torch.Tensor, call: tuple[Any, ...]
-    ) -> dict[str, Any] | None:
-        """The case of one result of a call, which Paddle made with the arguments ``call``."""
+    ) -> dict[str, Any]:
+        """The record of one result of a call, which Paddle made with the arguments ``call``."""
         native = to_torch(shown)
         if fault_injection.PLANTED and position == first_judged(subject.door.op):
             native, reference = self.spoiled(subject, native, reference)
         case = Result(subject, position, native, reference, call)
         if self.shadow is not None:
             case.extra = self.shadow.forward(subject, position, shown, reference)
-        record = None
-        if self.waits(native):
-            self.keep(case, [*subject.inputs.paddle, shown])
-        else:
-            record = self.settle(case)
+        record = self.settle(case)
         if self.carries_torch and native.shape == reference.shape and native.dtype == reference.dtype:
             native.copy_(reference)
         return record
@@ -713,7 +705,7 @@ class Comparison(Pulses):
         *,
         missing: bool = False,
     ) -> None:
-        """The case of one gradient of a call, for these incoming gradients of its results.
+        """Judge one gradient of a call, for these incoming gradients of its results.
 
         ``pairs``: Paddle's and Torch's gradients of all operands; ``missing``: Paddle gave none, and its is zeros.
         """
@@ -721,9 +713,7 @@ class Comparison(Pulses):
         if len(pairs) == 2 and subject.door.op.ties is not None:
             case.partners = pairs
         case.extra = MISSING if missing else None
-        if self.waits(case.native):
-            self.keep(case, subject.inputs.paddle)
-        elif (record := self.settle(case)) is not MUTED:
+        if (record := self.settle(case)) is not MUTED:
             self.outcome.act_later(record)
 
     def unseen(self, subject: ComparedCall, reason: str, operands: Iterable[int] | None = None) -> None:
@@ -731,15 +721,6 @@ class Comparison(Pulses):
         for operand in subject.inputs.needs if operands is None else operands:
             case = Gradient(subject, operand, {}, subject.operands[operand], subject.operands[operand])
             self.outcome.record(case, Judgement(Verdict.UNVERIFIED, reason=reason))
-
-    def keep(self, case: ComparedTensor, involved: Sequence[Any]) -> None:
-        """Let a case wait."""
-        case.wait(involved)
-        self.waiting.add(case)
-
-    def waits(self, tensor: torch.Tensor) -> bool:
-        """Whether verdicts on such tensors wait."""
-        return not self.carries_torch and (tensor.is_cuda if self.defer is None else self.defer)
 
     def settle(self, case: ComparedTensor) -> dict[str, Any]:
         """Judge a case and write its record."""
@@ -762,7 +743,7 @@ class Comparison(Pulses):
     def born(self, case: ComparedTensor, judgement: Judgement) -> dict[str, Any] | None:
         """What the record says of NaN and infinities that begin here."""
         sides = case.native, case.reference
-        if case.changed is not None or sides[0].shape != sides[1].shape:
+        if sides[0].shape != sides[1].shape:
             return None
         try:
             return self.births.of(case, sides, equal=judgement.verdict is Verdict.EQUAL)
@@ -806,7 +787,6 @@ class Comparison(Pulses):
         """Paddle's engine has returned."""
         began = self.sampling.clock() if self.sampling.accounts else 0.0
         gradients.let_go()
-        self.waiting.settle()
         if self.sampling.accounts:
             self.sampling.charge(self.sampling.clock() - began, stays=frame.idle)
             self.sampling.stays(self.sampling.engine)
@@ -814,7 +794,6 @@ class Comparison(Pulses):
 
     def next_step(self) -> None:
         """A new step of the program begins."""
-        self.waiting.settle()
         raise_postponed()
         self.step_ends()
         self.updated = False

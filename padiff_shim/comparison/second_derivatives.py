@@ -147,13 +147,10 @@ class GradientCall:
             side = torch.zeros_like(reference) if native is None else to_torch(native)
             if native is not None and place < len(needs) and needs[place] == at:
                 side = side.t()
-            name = subject.name_of(needs[place]) if place < len(needs) else self._name(self.wanting[place - len(needs)])
+            position = self.wanting[place - len(needs)] if place >= len(needs) else None
+            name = subject.name_of(needs[place]) if position is None else f"grad[{position}]" if position else "grad"
             cases.append(SecondDerivative(subject, name, JointResult(together, index), side, reference))
         return cases
-
-    @staticmethod
-    def _name(position: int) -> str:
-        return f"grad[{position}]" if position else "grad"
 
     def _formula(
         self,

@@ -91,16 +91,13 @@ class UpdateCall(ComparedCall):
             name: Variant(functools.partial(self._other, position, settings), precision=True, wide=True)
             for name, settings in self.attributes[0].in_float32()
         }
-        variants["not-written"] = Variant(functools.partial(self._as_before, position))
+        before = 0 if self.door.op.results[position] == "master" else position  # with which is computed in place of the parameter
+        variants["not-written"] = Variant(lambda *tensors: tensors[before])
         return {"torch_kernel": kernel, "paddle_kernel": None, "operands": self.operands, "variants": variants}
 
     def _chosen(self, *tensors: torch.Tensor, chosen: Sequence[int]) -> list[torch.Tensor]:
         results = self.run(*tensors)
         return [results[position] for position in chosen]
-
-    def _as_before(self, position: int, *tensors: torch.Tensor) -> torch.Tensor:
-        """A result as it was; the master weight is computed with in place of the parameter."""
-        return tensors[0 if self.door.op.results[position] == "master" else position]
 
     def _other(self, position: int, settings: Settings, *tensors: torch.Tensor) -> torch.Tensor:
         return self._run_other(None, *tensors, attributes=(settings,))[position]

@@ -73,7 +73,6 @@ class CompareMode(Mode):
         last = [
             lambda: self._say(entry_points.SHADOWS.release(self)),
             gradients.mode_closed,
-            plan.waiting.settle_all,
             plan.step_ends,
             self._say_idle,
             self.run.recorder.close,
@@ -138,7 +137,6 @@ def compare(
     screening: bool | None = None,
     keep_inputs: int = 8,
     shadow: bool = False,
-    defer: bool | None = None,
     progress: bool = True,
     linear_layout: str = "contiguous",
     to_static: str = "compiled",
@@ -174,8 +172,6 @@ def compare(
             are kept only while there is room.
         shadow: also carry every value as torch alone would have made it, to tell incoming from local error; takes the time and
             memory of a second forward pass.
-        defer: judge when a backward, a step or the mode ends and not at each call, so that the host need not wait for the device;
-            default on CUDA only. ``on_mismatch="raise"`` then raises later than the call, and ``carry="torch"`` never waits.
         progress: a live line on long runs, on terminals only.
         exact: False leaves ops that move or choose values (``concat``, ``gather``, ``max``...) on Paddle's kernels, counted as not
             compared.
@@ -238,7 +234,6 @@ def opened(options: CompareOptions) -> CompareMode:
         screening=screening,
         equal=options.equal,
         shadow=options.shadow,
-        defer=options.defer,
         moves=options.exact,
         seed=options.seed,
     )

@@ -99,10 +99,6 @@ def _budget(name: str, value: Any) -> Any:
     return value
 
 
-def _layers(name: str, value: Any) -> Any:
-    return list(LayerFilter(value, name).patterns)
-
-
 def _ranks(name: str, value: Any) -> Any:
     if isinstance(value, Container) and not isinstance(value, (str, bytes)):
         return value
@@ -133,7 +129,7 @@ FLAG = OptionKind(arguments.flag, _flag)
 MAYBE = OptionKind(arguments.flag, _flag, unset=True)  # None: decided by the other options
 NAMES = OptionKind(arguments.names, _list, "NAME", several=True)
 MAYBE_NAMES = OptionKind(arguments.names, _list, "NAME", unset=True, several=True)
-LAYERS = OptionKind(_layers, _list, "PATTERN", unset=True, several=True)
+LAYERS = OptionKind(lambda name, value: list(LayerFilter(value, name).patterns), _list, "PATTERN", unset=True, several=True)
 PATH = OptionKind(arguments.path, metavar="PATH", unset=True)
 COUNT = OptionKind(positive, _number, "N", unset=True)
 STEPS = OptionKind(_steps, _numbers, "STEPS", unset=True)
@@ -241,9 +237,6 @@ class CompareOptions(ModeOptions):
     keep_inputs: int = field(default=8, metadata=_of(whole(), "Save the operands of so many serious calls, for repro."))
     exact: bool = field(default=True, metadata=_of(FLAG, "Compare ops that move or choose values, too."))
     shadow: bool = field(default=False, metadata=_of(FLAG, "Tell incoming from local error; costs a second forward pass."))
-    defer: bool | None = field(
-        default=None, metadata=_of(MAYBE, "Judge when a backward, a step or the mode ends; default on CUDA.")
-    )
     progress: bool = field(default=True, metadata=_of(FLAG, "A live line on long runs, on terminals."))
     seed: int = field(default=0, metadata=_of(whole(), "Of the sample of outputs that are checked."))
 

@@ -188,14 +188,6 @@ def _items(block: document.Items) -> str:
     return f'<ul class="{"marks" if block.marks else "items"}">{items}</ul>' if items else ""
 
 
-def _code(block: document.Code) -> str:
-    return f"<pre>{chr(10).join(map(_code_text, block.lines))}</pre>"
-
-
-def _folded(block: document.Folded) -> str:
-    return f"<details><summary>{_text(block.title)}</summary>{_all(block.parts)}</details>"
-
-
 def _table(block: document.Table) -> str:
     rows, tones, further = block.shown(PAGE)
     places = block.filled(rows)
@@ -209,7 +201,10 @@ def _table(block: document.Table) -> str:
         for row, tone in zip(rows, tones)
     )
     kind = f"rows {'cards' if block.cards else 'narrow'} {block.kind}".strip()
-    filtering = _filter(block) if 0 < block.tones.count("good") < len(rows) == len(block.rows) else ""
+    filtering = ""
+    if 0 < block.tones.count("good") < len(rows) == len(block.rows):  # the style hides the rows in which nothing is wrong
+        words = _plain(tr("only those that differ"))
+        filtering = f'<label class="filter"><input type="checkbox" class="only"> {words}</label>'
     more = tr("{count:,} more are not shown", count=further)
     hint = joined(": ", (more, block.hint)) if block.hint else tr("{more}.", more=more)
     note = f'<p class="soft">{_text(hint)}</p>' if further else ""
@@ -217,12 +212,6 @@ def _table(block: document.Table) -> str:
     if len(rows) > _LONG:
         table = f'<div class="long" tabindex="0" role="region" aria-label="{_plain(many(len(rows), "row"))}">{table}</div>'
     return f"{filtering}{table}{note}"
-
-
-def _filter(block: document.Table) -> str:
-    """A box that hides the rows in which nothing is wrong; the style does it."""
-    words = _plain(tr("only those that differ"))
-    return f'<label class="filter"><input type="checkbox" class="only"> {words}</label>'
 
 
 def _kind(column: Column, block: document.Table) -> str:
@@ -267,10 +256,6 @@ def _shares(block: document.Shares) -> str:
         if part.size > 0
     )
     return f'{_bar(block.parts, "wide")}<div class="legend">{legend}</div>'
-
-
-def _findings(block: document.Findings) -> str:
-    return "".join(map(_finding, block.findings))
 
 
 def _finding(finding: document.ListedFinding) -> str:
@@ -423,13 +408,13 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
     document.Paragraph: _paragraph,
     document.Notes: _notes,
     document.Items: _items,
-    document.Code: _code,
+    document.Code: lambda block: f"<pre>{chr(10).join(map(_code_text, block.lines))}</pre>",
     document.Table: _table,
-    document.Findings: _findings,
+    document.Findings: lambda block: "".join(map(_finding, block.findings)),
     document.Shares: _shares,
     document.Scatter: _scatter,
     document.Curves: _curves,
     document.HeatChart: _heat_map,
     document.Section: _section,
-    document.Folded: _folded,
+    document.Folded: lambda block: f"<details><summary>{_text(block.title)}</summary>{_all(block.parts)}</details>",
 }

@@ -191,10 +191,6 @@ def _facts(block: document.Facts, screen: Screen) -> None:
         screen.say(shown(line, SENTENCE), hang=3)
 
 
-def _paragraph(block: document.Paragraph, screen: Screen) -> None:
-    screen.say(shown(block.text, SENTENCE), STYLES[block.tone])
-
-
 def _notes(block: document.Notes, screen: Screen) -> None:
     for text in block.texts:
         line = shown(text, SENTENCE)
@@ -242,7 +238,7 @@ def _section(block: document.Section, screen: Screen) -> None:
 
 _WRITERS: dict[type, Callable[[Any, Screen], None]] = {
     document.Facts: _facts,
-    document.Paragraph: _paragraph,
+    document.Paragraph: lambda block, screen: screen.say(shown(block.text, SENTENCE), STYLES[block.tone]),
     document.Notes: _notes,
     document.Items: _items,
     document.Code: _code,

@@ -153,10 +153,6 @@ def _table_of(check: Check) -> Check:
     return lambda value: type(value) is dict and all(map(check, value.values()))
 
 
-def _is_shape(value: Any) -> bool:
-    return type(value) is list and len(value) <= 64 and all(map(_whole, value)) and math.prod(value) < _LARGEST
-
-
 def _is_place(value: Any) -> bool:
     """Whether a record points into a file of values beside it, and nowhere else."""
     named = type(value) is list and len(value) == 2 and type(value[0]) is str and type(value[1]) is int
@@ -184,7 +180,9 @@ _TEXT = Field("a text", str)
 _TRUTH = Field("true or false", bool)
 _TEXTS = Field("a list of texts", check=_list_of(_text))
 _LENGTHS = Field("a list of at most 64 whole numbers", check=_list_of(_whole, 64))
-_SHAPE = Field("the shape of a tensor, at most 64 whole numbers", check=_is_shape)
+_SHAPE = Field(
+    "the shape of a tensor, at most 64 whole numbers", check=lambda value: _LENGTHS.check(value) and math.prod(value) < _LARGEST
+)
 _RECORDED_SHAPE = Field(
     f"the shape of a tensor, at most {DIMENSIONS} whole numbers",
     check=_list_of(lambda size: type(size) is int and 0 <= size < 2**48, DIMENSIONS),

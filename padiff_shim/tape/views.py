@@ -66,8 +66,8 @@ def _getitem(side: torch.Tensor, index: Any) -> torch.Tensor | None:
 def _slice(side: torch.Tensor, axes: Any, starts: Any, ends: Any, flags: Any, decreased: Any) -> torch.Tensor:
     """``_C_ops.slice``: one slice after another, and the axes of one element that the index took away."""
     for axis, start, end in zip(axes, _ints(starts), _ints(ends)):
-        size = side.shape[axis]
-        side = side.narrow(axis, *_range(start, end, size))
+        begin, stop, _ = slice(start, end).indices(side.shape[axis])
+        side = side.narrow(axis, begin, max(0, stop - begin))
     return side.squeeze(tuple(decreased)) if decreased else side
 
 
@@ -76,16 +76,6 @@ def _strided_slice(side: torch.Tensor, axes: Any, starts: Any, ends: Any, stride
     for axis, *slices in zip(axes, _ints(starts), _ints(ends), _ints(strides)):
         side = side[(*[slice(None)] * (axis % side.ndim), slice(*slices))]
     return side
-
-
-def _range(start: int, end: int, size: int) -> tuple[int, int]:
-    """Where a slice begins, and its length."""
-    begin, stop, _ = slice(start, end).indices(size)
-    return begin, max(0, stop - begin)
-
-
-def _unbind(side: torch.Tensor, axis: int = 0) -> tuple[torch.Tensor, ...]:
-    return side.unbind(axis)
 
 
 def _as_strided(side: torch.Tensor, shape: Any, stride: Any, offset: int = 0) -> torch.Tensor:
@@ -102,7 +92,7 @@ VIEWS: dict[str, Callable[..., Any]] = {
     "flatten": lambda side, start, stop: side.flatten(start, stop) if side.ndim else None,
     "slice": _slice,
     "strided_slice": _strided_slice,
-    "unbind": _unbind,
+    "unbind": torch.unbind,
     "diagonal": lambda side, offset=0, axis1=0, axis2=1: side.diagonal(offset, axis1, axis2),
     "tensor_unfold": lambda side, axis, size, step: side.unfold(axis, size, step),
     "as_strided": _as_strided,

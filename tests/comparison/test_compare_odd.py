@@ -169,7 +169,6 @@ SAMPLINGS = {
     "layers": {"layers": "nope"},
     "ops": {"ops": "rsqrt"},
     "shadow": {"every": 2, "shadow": True},
-    "defer": {"every": 2, "defer": True},
 }
 
 

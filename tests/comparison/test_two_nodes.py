@@ -52,7 +52,7 @@ def records(program, wants=(True, True, True), **options):
     return [call.to_dict() for call in run.calls]
 
 
-@pytest.mark.parametrize("options", [{}, {"carry": "torch"}, {"defer": True}, {"screening": True}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"carry": "torch"}, {"screening": True}], ids=str)
 @pytest.mark.parametrize("wants", [(True, True, True), (False, True, True), (True, False, True), (True, True, False)], ids=str)
 @pytest.mark.parametrize("program", [once, twice])
 def test_all_gradients_that_are_wanted_are_judged(program, wants, options):

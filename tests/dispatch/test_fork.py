@@ -37,7 +37,6 @@ MODES = {
     "reference": lambda: padiff_shim.reference("torch"),
     "compare": lambda: padiff_shim.compare("torch", log=sys.argv[2]),
     "carry": lambda: padiff_shim.compare("torch", log=sys.argv[2], carry="torch"),
-    "defer": lambda: padiff_shim.compare("torch", log=sys.argv[2], defer=True),
     "shadow": lambda: padiff_shim.compare("torch", log=sys.argv[2], shadow=True),
 }
 layers(x).backward()
@@ -53,7 +52,7 @@ def run(source, mode, folder):
     return done.stdout.strip().splitlines()
 
 
-@pytest.mark.parametrize("mode", thinned(("reference", "compare", "carry", "defer"), "reference", "compare"))
+@pytest.mark.parametrize("mode", thinned(("reference", "compare", "carry"), "reference", "compare"))
 def test_the_backward_of_a_graph_made_before_the_fork(mode, tmp_path):
     lines = run(
         """

@@ -222,7 +222,6 @@ def frees(line: str) -> bool:
 OPTIONS = {
     "compare": (
         "every=2",
-        "defer=True",
         "shadow=True",
         "first=1",
         "audit=1",

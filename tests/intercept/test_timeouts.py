@@ -99,7 +99,7 @@ def test_in_reference_mode(options, noise):
 
 @pytest.mark.usefixtures("_handled")
 @pytest.mark.filterwarnings("ignore:a mode of padiff_shim")
-@pytest.mark.parametrize("options", [{"carry": "torch"}, {"defer": True, "shadow": True, "exact": True}], ids=str)
+@pytest.mark.parametrize("options", [{"carry": "torch"}, {"shadow": True, "exact": True}], ids=str)
 @pytest.mark.slow
 def test_in_a_comparison(options, noise):
     assert not swallowed(padiff_shim.compare("torch", progress=False, **options), noise)

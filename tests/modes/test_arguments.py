@@ -61,7 +61,6 @@ CASES = [
     (padiff_shim.compare, "audit", COUNTS, "from 0 on"),
     (padiff_shim.compare, "keep_inputs", COUNTS, "from 0 on"),
     (padiff_shim.compare, "shadow", FLAGS, "True or False"),
-    (padiff_shim.compare, "defer", ("no", 1, 0, []), "True or False"),
     (padiff_shim.compare, "progress", FLAGS, "True or False"),
     (padiff_shim.compare, "linear_layout", WORDS, "contiguous, copy, view"),
     (padiff_shim.compare, "all_threads", FLAGS, "True or False"),

@@ -99,7 +99,6 @@ MODES = """
 MODES = {
     "compare": lambda: padiff_shim.compare("torch"),
     "carry": lambda: padiff_shim.compare("torch", carry="torch"),
-    "defer": lambda: padiff_shim.compare("torch", defer=True),
     "shadow": lambda: padiff_shim.compare("torch", shadow=True, on_mismatch="warn", callback=str),
     "threads": lambda: padiff_shim.compare("torch", all_threads=True),
     "reference": lambda: padiff_shim.reference("torch"),
@@ -125,7 +124,7 @@ for name, mode in MODES.items():
     with mode():
         for step in (*PROGRAMS, threaded):
             step(); step()
-            assert not alive() or name == "defer", (name, step.__name__, alive())  # what waits is kept, up to a limit
+            assert not alive(), (name, step.__name__, alive())
     assert not alive(), name
 def outside():
     with padiff_shim.compare("torch", ops="exp"):
@@ -152,7 +151,7 @@ def test_no_tensor_is_left_behind():
         MODES
         + """
 for name, mode in MODES.items():
-    if name not in ("defer", "threads"):  # defer keeps what waits up to a limit
+    if name != "threads":
         print("grown", name, *grown(large, 10, mode()), 0.4)
 """
     )
