@@ -89,7 +89,14 @@ def planted(
     one_of("side", side, ("paddle", "torch"))
     function("change", change, marked("the result and the arguments"))
     flag("gradients", gradients)
-    _plantable(op, gradients=gradients)
+    # Raises ArgumentError for an op that no comparison judges, whatever its options
+    declared = ops()[op]
+    if declared.random is not None and not declared.tensors:
+        raise ArgumentError(
+            "op={op} does nothing but draw random numbers, which are not compared: no fault can be planted there", op=repr(op)
+        )
+    if gradients and not (declared.gradient and declared.leading):
+        raise ArgumentError("op={op} has no gradient: no fault can be planted there", op=repr(op))
     fault = PlantedFault(op, Side(side), change, LayerFilter(layer, "layer") if layer is not None else None, gradients)
     PLANTED.append(fault)
     try:
@@ -104,17 +111,6 @@ def planted(
         if layer is not None:
             what = tr("{what} in layer {layer}", what=what, layer=repr(layer))
         warnings.warn(tr("planted: no comparison came by {what}, and nothing was changed", what=what), RuntimeWarning, stacklevel=3)
-
-
-def _plantable(op: str, *, gradients: bool) -> None:
-    """Raises ArgumentError for an op that no comparison judges, whatever its options."""
-    declared = ops()[op]
-    if declared.random is not None and not declared.tensors:
-        raise ArgumentError(
-            "op={op} does nothing but draw random numbers, which are not compared: no fault can be planted there", op=repr(op)
-        )
-    if gradients and not (declared.gradient and declared.leading):
-        raise ArgumentError("op={op} has no gradient: no fault can be planted there", op=repr(op))
 
 
 def uncompared(op: str, why: str) -> None:

@@ -182,19 +182,15 @@ def _home() -> _Home:
         if home is None or home.process != os.getpid() or home.parent != parent or not home.path.is_dir():
             if parent not in _swept:
                 _swept.add(parent)
-                _sweep(parent)
+                # Remove the folders of processes that have ended: of this user, with a lock that nobody holds
+                with contextlib.suppress(OSError), os.scandir(parent) as entries:
+                    for entry in entries:
+                        if entry.name.startswith(_PREFIX):
+                            with contextlib.suppress(OSError):  # another user's, something else, in use, or gone meanwhile
+                                _take_away(entry)
             home = _Home(parent)
             _present = weakref.ref(home)
         return home
-
-
-def _sweep(parent: Path) -> None:
-    """Remove the folders of processes that have ended: of this user, with a lock that nobody holds."""
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(_PREFIX):
-                with contextlib.suppress(OSError):  # another user's, something else, in use, or gone meanwhile
-                    _take_away(entry)
 
 
 def _take_away(entry: os.DirEntry[str]) -> None:

@@ -35,7 +35,8 @@ def eigenvectors(results: Results, like: Results) -> tuple[Any, ...]:
 def singular(results: Results, like: Results) -> tuple[Any, ...]:
     """``svd``: a left vector and its right one have one phase; those of no singular value, or of 0, are any of their space."""
     u, s, vh = results
-    ranks = _ranks(s, like[1].dtype, max(u.shape[-2], vh.shape[-1]))
+    # Of each matrix the number of singular values that are more than rounding in ``dtype``
+    ranks = (s > torch.finfo(like[1].dtype).eps * max(u.shape[-2], vh.shape[-1]) * s[..., :1]).sum(-1)
     if (ranks != ranks.flatten()[:1]).any():
         parts = [singular(*pair) for pair in zip(zip(*results), zip(*like))]
         return tuple(map(torch.stack, zip(*parts)))
@@ -45,11 +46,6 @@ def singular(results: Results, like: Results) -> tuple[Any, ...]:
     u = torch.cat([u[..., :count] * phases, _turned(u[..., count:], like[0][..., count:])], -1)
     rows = _turned(vh[..., count:, :].mT, like[2][..., count:, :].mT).mT
     return u, s, torch.cat([vh[..., :count, :] * phases.mT.conj(), rows], -2)
-
-
-def _ranks(values: torch.Tensor, dtype: torch.dtype, size: int) -> torch.Tensor:
-    """Of each matrix the number of singular values that are more than rounding in ``dtype``."""
-    return (values > torch.finfo(dtype).eps * size * values[..., :1]).sum(-1)
 
 
 def triangular(results: Results, like: Results) -> tuple[Any, ...]:

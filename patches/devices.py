@@ -106,7 +106,12 @@ def fused_rotary_position_embedding(
     if sin is None or cos is None:
         if position_ids is not None or not neighbours:
             raise NotImplementedError("positions, or halves, without sines and cosines")
-        tables = _tables_of(base, length, q.shape[-1], q.device)
+        # Sines and cosines of the places in a sequence, as Paddle's kernel makes them: in float32
+        size = q.shape[-1]
+        even = torch.arange(size, device=q.device) // 2 * 2
+        frequencies = 1.0 / torch.pow(base, even.float() / size)
+        angles = torch.arange(length, device=q.device).float()[:, None] * frequencies
+        tables = angles.sin(), angles.cos()
     else:
         alike(sin, cos)
         tables = tuple(table.detach().reshape(-1, q.shape[-1]) for table in (sin, cos))
@@ -114,14 +119,6 @@ def fused_rotary_position_embedding(
             raise ValueError("sines and cosines of another length")
     sines, cosines = (_placed(table.to(dtype), position_ids, time_major) for table in tables)
     return tuple(None if x is None else _turned(x, sines, cosines, neighbours).to(x.dtype) for x in (q, k, v))
-
-
-def _tables_of(base: float, length: int, size: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-    """Sines and cosines of the places in a sequence, as Paddle's kernel makes them: in float32."""
-    even = torch.arange(size, device=device) // 2 * 2
-    frequencies = 1.0 / torch.pow(base, even.float() / size)
-    angles = torch.arange(length, device=device).float()[:, None] * frequencies
-    return angles.sin(), angles.cos()
 
 
 def _placed(table: torch.Tensor, position_ids: torch.Tensor | None, time_major: bool) -> torch.Tensor:

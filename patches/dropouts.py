@@ -5,7 +5,7 @@ Without that option the draws stay Paddle's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,12 +19,6 @@ from ._declarations import generator, of
 def _dropping(x: Any, p: Any, *rest: Any) -> bool:
     """In training, and with something to drop."""
     return bool(rest[-1]) and not (isinstance(p, (int, float)) and p == 0)
-
-
-def _noise(x: torch.Tensor, drawn: Sequence[int], p: float, source: torch.Generator | None) -> torch.Tensor:
-    """0 with probability p, else 1, of one number for each place along the axes in ``kept``: ``feature_dropout`` draws so."""
-    sizes = [size if axis in drawn else 1 for axis, size in enumerate(x.shape)]
-    return torch.empty(sizes, dtype=x.dtype, device=x.device).bernoulli_(1 - p, generator=source)
 
 
 def _arranged(x: Any, seed_tensor: Any, p: Any, is_test: bool, mode: str, seed: int, fix_seed: bool) -> tuple[Any, ...]:
@@ -92,7 +86,9 @@ def dropout_nd(x: torch.Tensor, p: float, axis: Any, training: bool, inplace: bo
     p = float(p)
     if not 0 <= p <= 1:
         raise NotImplementedError("p is no probability: Paddle refuses it")
-    noise = _noise(x, drawn, p, None)
+    # 0 with probability p, else 1, of one number for each place along the axes in ``kept``: ``feature_dropout`` draws so
+    sizes = [size if axis in drawn else 1 for axis, size in enumerate(x.shape)]
+    noise = torch.empty(sizes, dtype=x.dtype, device=x.device).bernoulli_(1 - p, generator=None)
     return x * (noise.div_(1 - p) if mode == "upscale_in_train" and p < 1 else noise)
 
 

@@ -130,11 +130,6 @@ _FACTOR = "Paddle computes positions and weights in float32"
 _DOUBLE = {"float64": _FACTOR, "gradient float64": _FACTOR}
 
 
-def _size(x: torch.Tensor, scale: list[float]) -> list[int]:
-    """The sizes as Paddle computes them: in float32, and not by Torch's kernels, whose rounding errors a verdict moves."""
-    return [int(np.float32(size) * np.float32(factor)) for size, factor in zip(x.shape[2:], scale)]
-
-
 def _interpolated(
     x: Any,
     out_size: Any,
@@ -165,7 +160,8 @@ def _interpolated(
         return to_last(F.interpolate(x, [depth, height, width][5 - x.ndim :], **how), last)
     scale = [float(factor) for factor in scale] * (x.ndim - 2 if len(scale) == 1 else 1)
     out = F.interpolate(x, scale_factor=tuple(scale), **how)
-    if list(out.shape[2:]) != _size(x, scale):
+    # The sizes as Paddle computes them: in float32, and not by Torch's kernels, whose rounding errors a verdict moves
+    if list(out.shape[2:]) != [int(np.float32(size) * np.float32(factor)) for size, factor in zip(x.shape[2:], scale)]:
         raise NotImplementedError("a scale that gives another size in float32")
     return to_last(out, last)
 

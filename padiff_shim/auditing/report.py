@@ -146,7 +146,11 @@ def findings(reports: Iterable[OpReport]) -> list[AuditFinding]:
         for finding in _of(report):
             key = (finding.op, finding.kind, finding.tensor, finding.side, finding.verdict, finding.name, finding.known)
             if key in groups:
-                _join(groups[key], finding)
+                into = groups[key]
+                into.cases += finding.cases
+                into.dtypes += [dtype for dtype in finding.dtypes if dtype not in into.dtypes]
+                if size_of(finding.worst) > size_of(into.worst):
+                    into.worst = {**finding.worst, "script": into.worst.get("script") or finding.worst.get("script")}
             else:
                 groups[key] = finding
     order = [CRASH, WRONG, RANGE, TREATMENT, ACCURACY, UNJUDGED]
@@ -160,7 +164,15 @@ def findings(reports: Iterable[OpReport]) -> list[AuditFinding]:
 
 def _of(report: OpReport) -> Iterator[AuditFinding]:
     for death in report.deaths:
-        yield _death(report.name, death)
+        # A call that the process did not come back from: Paddle's doing, if Paddle alone does not come back either
+        case, how = death["case"], death["how"]
+        worst = {"reason": logged("the process ended: {how}", how=how), "script": death["script"], "case": case}
+        kind, side = CRASH, "paddle"
+        if not death["alone"]:
+            side = ""
+            worst["reason"] = logged("{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict", how=how)
+            kind = CRASH if how.startswith("SIG") else UNJUDGED
+        yield AuditFinding(report.name, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], worst)
     for record in report.records:
         yield AuditFinding(
             report.name,
@@ -174,25 +186,6 @@ def _of(report: OpReport) -> Iterator[AuditFinding]:
             [record["case"]],
             record,
         )
-
-
-def _death(op: str, death: Mapping[str, str]) -> AuditFinding:
-    """A call that the process did not come back from: Paddle's doing, if Paddle alone does not come back either."""
-    case, how = death["case"], death["how"]
-    worst = {"reason": logged("the process ended: {how}", how=how), "script": death["script"], "case": case}
-    kind, side = CRASH, "paddle"
-    if not death["alone"]:
-        side = ""
-        worst["reason"] = logged("{how}, but not if Paddle's kernel runs alone: it was Torch's, or the verdict", how=how)
-        kind = CRASH if how.startswith("SIG") else UNJUDGED
-    return AuditFinding(op, kind, "", side, how, "", "", [case.rpartition(", ")[2]], [case], worst)
-
-
-def _join(into: AuditFinding, other: AuditFinding) -> None:
-    into.cases += other.cases
-    into.dtypes += [dtype for dtype in other.dtypes if dtype not in into.dtypes]
-    if size_of(other.worst) > size_of(into.worst):
-        into.worst = {**other.worst, "script": into.worst.get("script") or other.worst.get("script")}
 
 
 def size_of(record: Mapping[str, Any]) -> float:

@@ -48,7 +48,14 @@ def write(call: AuditCall, path: Path, says: str) -> Path:
             named.append(array)
             continue
         named.append(_Named(name))
-        lines += _made(call, name, array, held)
+        floating = array.dtype.kind == "f"
+        held[name], strides, offset = laid_out(array, call.layout if floating else "contiguous")
+        made = f'paddle.to_tensor(saved["{name}"])'
+        if strides is not None:
+            made = f"paddle.as_strided({made}, {list(array.shape)}, {strides}, {offset}).detach()"
+        if floating and call.case.dtype == "bfloat16":
+            made += '.astype("bfloat16")'
+        lines += [f"{name} = {made}", *([f"{name}.stop_gradient = False"] if floating else [])]
     lines += ["", f"out = {_expression(call, named)}", *_BACKWARD.splitlines()]
     text = f'"""{call.case.name}: {says}"""\n\nfrom pathlib import Path\n\nimport numpy as np\n{PRELUDE}\n'
     try:
@@ -69,17 +76,6 @@ if ends:
     paddle.autograd.backward(ends)
     print("the backward has ended")
 """
-
-
-def _made(call: AuditCall, name: str, array: Any, held: dict[str, Any]) -> list[str]:
-    floating = array.dtype.kind == "f"
-    held[name], strides, offset = laid_out(array, call.layout if floating else "contiguous")
-    made = f'paddle.to_tensor(saved["{name}"])'
-    if strides is not None:
-        made = f"paddle.as_strided({made}, {list(array.shape)}, {strides}, {offset}).detach()"
-    if floating and call.case.dtype == "bfloat16":
-        made += '.astype("bfloat16")'
-    return [f"{name} = {made}", *([f"{name}.stop_gradient = False"] if floating else [])]
 
 
 def _expression(call: AuditCall, named: list[Any]) -> str:

@@ -75,7 +75,16 @@ def _file(path: Path, argument: str) -> ModuleType:
     key = path, state.st_mtime_ns, state.st_size
     if key not in _IMPORTED:
         try:
-            _IMPORTED[key] = _imported(path)
+            name = path.stem if path.stem not in sys.modules else f"{path.parent.name}_{path.stem}".replace("-", "_")
+            with beside(path):
+                spec = importlib.util.spec_from_file_location(name, path)
+                assert spec is not None
+                assert spec.loader is not None
+                _SIBLINGS[path.parent][name] = module = sys.modules[name] = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+            sys.modules[name] = module
+            sys.path.append(str(path.parent))  # for imports inside functions that are called later
+            _IMPORTED[key] = module
         except SyntaxError as error:
             if error.filename not in (None, str(path)):
                 raise
@@ -85,19 +94,6 @@ def _file(path: Path, argument: str) -> ModuleType:
 
 
 _IMPORTED: dict[tuple[Path, int, int], ModuleType] = {}  # files that words named, as they were
-
-
-def _imported(path: Path) -> ModuleType:
-    name = path.stem if path.stem not in sys.modules else f"{path.parent.name}_{path.stem}".replace("-", "_")
-    with beside(path):
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        _SIBLINGS[path.parent][name] = module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    sys.modules[name] = module
-    sys.path.append(str(path.parent))  # for imports inside functions that are called later
-    return module
 
 
 _SIBLINGS: dict[Path, dict[str, ModuleType]] = {}  # the modules of each folder of a named file, which others do not see
@@ -323,7 +319,7 @@ def _execute(program: Callable[[], Any]) -> None:
     """Call ``program``; its exceptions, and those of its threads, are raised on, and shown without the frames above it."""
     threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
     try:
-        _begin(program)
+        program()
     except SystemExit as end:
         _failures.append(end)
         raise
@@ -346,12 +342,14 @@ def leave_frames_out() -> None:
     threading.excepthook = functools.partial(_show_of_thread, threading.excepthook)
 
 
-def _begin(program: Callable[[], Any]) -> None:
-    program()
-
-
 def _show(hook: Callable[..., Any], kind: Any, error: BaseException, traceback: Any) -> None:
-    error.__traceback__ = _below(traceback)
+    # The frames below those of this module; all of them if it has none
+    last, place = None, traceback
+    while place is not None:
+        if place.tb_frame.f_code.co_filename == __file__:
+            last = place
+        place = place.tb_next
+    error.__traceback__ = traceback if last is None else last.tb_next
     tidy(error)
     sys.last_traceback = own_frames = error.__traceback__
     hook(kind, error, own_frames)
@@ -362,13 +360,3 @@ def _show_of_thread(hook: Callable[..., Any], raised: threading.ExceptHookArgs) 
         tidy(raised.exc_value)
         raised = threading.ExceptHookArgs((raised.exc_type, raised.exc_value, raised.exc_value.__traceback__, raised.thread))
     hook(raised)
-
-
-def _below(traceback: types.TracebackType | None) -> types.TracebackType | None:
-    """The frames below those of this module; all of them if it has none."""
-    last, place = None, traceback
-    while place is not None:
-        if place.tb_frame.f_code.co_filename == __file__:
-            last = place
-        place = place.tb_next
-    return traceback if last is None else last.tb_next

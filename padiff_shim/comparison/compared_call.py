@@ -36,12 +36,6 @@ if TYPE_CHECKING:
 # ---- Operands that Paddle's kernel writes into: Torch's side gets copies.
 
 
-def apart_from_overwritten(sides: Sequence[Any], overwritten: Sequence[int]) -> list[Any]:
-    """The operands, those copied that lie in the memory of what is overwritten."""
-    targets = [_memory(side) for side in (sides[index] for index in overwritten) if isinstance(side, torch.Tensor)]
-    return [_kept(side) if _shares(side, targets) else side for side in sides]
-
-
 def inplace_versions(tensors: Sequence[Any]) -> list[int | None]:
     """Of each Paddle tensor, how often it was written in place."""
     return [getattr(tensor, "inplace_version", None) for tensor in tensors]
@@ -453,7 +447,9 @@ class ComparedCall(Kernels):
         self.inputs, self.attributes, casts = prepared
         sides = self.inputs.torch
         if door.overwritten:  # Paddle is about to write there, and into what shares that memory
-            sides[:] = apart_from_overwritten(sides, door.overwritten)
+            # The operands, those copied that lie in the memory of what is overwritten
+            targets = [_memory(side) for side in (sides[index] for index in door.overwritten) if isinstance(side, torch.Tensor)]
+            sides[:] = [_kept(side) if _shares(side, targets) else side for side in sides]
         # Of the operands as they came in; autocast's casts come after it.
         self.places = comparison.places
         self.place = self.places.of(door, sides, self.attributes, wanting(self.inputs.paddle, sides))
@@ -499,21 +495,18 @@ class ComparedCall(Kernels):
         recorded = torch.is_grad_enabled()
         try:
             set_grad_enabled(True)  # not enable_grad(), which takes several times as long
-            self.read = self._read_by_backward(sides)
+            # Positions of what Torch's backward reads: as the place knows it, or as the door does
+            known, key = self.place.reads, tuple(self.inputs.needs)
+            read = known.get(key)
+            if read is None:
+                read = known[key] = reads(self.door.reads, self.attributes, sides, self.run).operands
+            self.read = read
             graph = flat(self.run(*sides))
         finally:
             set_grad_enabled(recorded)
         self._leaves, self._graph = leaves, graph
         self.outs = [out.detach() if isinstance(out, torch.Tensor) else out for out in graph]
         return self.outs
-
-    def _read_by_backward(self, sides: Sequence[Any]) -> frozenset[int]:
-        """Positions of what Torch's backward reads: as the place knows it, or as the door does."""
-        known, key = self.place.reads, tuple(self.inputs.needs)
-        read = known.get(key)
-        if read is None:
-            read = known[key] = reads(self.door.reads, self.attributes, sides, self.run).operands
-        return read
 
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""

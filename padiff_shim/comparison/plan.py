@@ -76,13 +76,6 @@ def dtype_of(op: Op, error: Exception, args: Any, kwargs: dict[str, Any]) -> str
     return dtypes.lacks(op.name, error, args, kwargs, mixed=op.promote == "none")
 
 
-def with_copies(written: Sequence[Any], args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The arguments with copies of the tensors that the call writes into."""
-    with paused(), paddle.no_grad():
-        copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
-    return exchanged_in(args, kwargs, copies)
-
-
 def in_float32(make: Callable[..., Any], args: Any, kwargs: dict[str, Any], dtype: str, written: int | None = None) -> Any:
     """Paddle's own call on the same values in float32, with its result in ``dtype`` again, on Paddle's graph.
 
@@ -594,7 +587,10 @@ class Comparison(Pulses):
         args, kwargs = gradients.before(subject, args, kwargs)
         if not self.carries_torch:  # the program's own call is going to fail, and has written nothing
             written = [subject.inputs.paddle[place] for place in subject.door.overwritten]
-            args, kwargs = with_copies(written, args, kwargs)
+            # The arguments with copies of the tensors that the call writes into
+            with paused(), paddle.no_grad():
+                copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
+            args, kwargs = exchanged_in(args, kwargs, copies)
         place = 0 if subject.door.entry.inplace else None
         return args, kwargs, in_float32(subject.door.native, args, kwargs, subject.lacks, place)
 

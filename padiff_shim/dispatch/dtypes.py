@@ -218,13 +218,10 @@ class DtypeRules:
         """The dtype in which Paddle has no kernel, by its error; "" for another error."""
         if not (is_without_kernel(error) or is_old_form_without_kernel(error)):
             return dtype_without_kernel(error)
-        any_dtype = is_without_kernel(error) and self._keeps_dtype()
+        # Whether the result has the operands' dtype, without a run of the native op
+        any_dtype = is_without_kernel(error) and (self._op.promote == "same" or self._op.exact or self._op.random is not None)
         floats = [dtype for dtype in dtypes if dtype is not None and dtype.is_floating_point]
         return next((dtype_of(dtype) for dtype in floats if dtype in HALVES or any_dtype), "")
-
-    def _keeps_dtype(self) -> bool:
-        """Whether the result has the operands' dtype, without a run of the native op."""
-        return self._op.promote == "same" or self._op.exact or self._op.random is not None
 
     def _dtype(self, args: tuple[Any, ...], kwargs: dict[str, Any], exchange: dict[int, Callable[[], Any]]) -> torch.dtype | None:
         """The dtype of the native op's first result; ``exchange``: what it gets in the place of a tensor, by that one's id."""

@@ -373,20 +373,16 @@ def with_torch_strides(tensor: PaddleTensor) -> torch.Tensor:
     if all(size == 1 or stride == own for size, stride, own in zip(side.shape, strides, side.stride())):
         return side.as_strided(side.shape, strides)
     if 0 in strides:
-        return _expanded(side, strides)
+        # A tensor's elements with these strides, some of them 0; itself where elements that are one in a Torch program differ
+        with without_modes():  # nothing that the program calls
+            first = side[tuple([slice(1) if stride == 0 else slice(None) for stride in strides])]
+            if not torch.equal(first.expand(side.shape), side):  # they were written here since
+                return side
+            laid = torch.empty_strided(first.shape, strides, dtype=side.dtype, device=side.device).copy_(first).expand(side.shape)
+        for mode in looking_on():
+            mode.moved(laid, side)
+        return laid
     return torch.empty_strided(side.shape, strides, dtype=side.dtype, device=side.device).copy_(side)
-
-
-def _expanded(side: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """A tensor's elements with these strides, some of them 0; itself where elements that are one in a Torch program differ."""
-    with without_modes():  # nothing that the program calls
-        first = side[tuple([slice(1) if stride == 0 else slice(None) for stride in strides])]
-        if not torch.equal(first.expand(side.shape), side):  # they were written here since
-            return side
-        laid = torch.empty_strided(first.shape, strides, dtype=side.dtype, device=side.device).copy_(first).expand(side.shape)
-    for mode in looking_on():
-        mode.moved(laid, side)
-    return laid
 
 
 def _strides_of(layout: Layout, tensor: PaddleTensor, side: torch.Tensor) -> tuple[int, ...] | None:

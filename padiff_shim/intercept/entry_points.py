@@ -37,16 +37,6 @@ _FLOATS = frozenset(PADDLE_DTYPES[name] for name in ("float16", "bfloat16", "flo
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
 
 
-def _entries() -> dict[str, Point]:
-    """One point per target of the op table that this Paddle has."""
-    targets: dict[str, list[tuple[Op, Entry]]] = {}
-    for op in ops().values():
-        for entry in filter(leads_here, op.entries):
-            targets.setdefault(entry.target, []).append((op, entry))
-    redirections = ((target, point(target, functools.partial(_leading, leading=leading))) for target, leading in targets.items())
-    return {target: redirection for target, redirection in redirections if redirection is not None}
-
-
 def _leading(patch: Any, leading: list[tuple[Op, Entry]]) -> Callable[..., Any]:
     """What a target is redirected to: the one op to which it leads, or that which a parameter of the call chooses."""
     original = patch.original
@@ -240,7 +230,13 @@ def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
 def _all() -> list[Point]:
     packages = (sys.modules[name] for name in ("torch", "numpy", "padiff_shim", "padiff_shim.patches"))
     hide_from_tracer(*(os.path.dirname(str(package.__file__)) + os.sep for package in packages))
-    entries = _entries()
+    # One point per target of the op table that this Paddle has
+    targets: dict[str, list[tuple[Op, Entry]]] = {}
+    for op in ops().values():
+        for entry in filter(leads_here, op.entries):
+            targets.setdefault(entry.target, []).append((op, entry))
+    redirections = ((target, point(target, functools.partial(_leading, leading=leading))) for target, leading in targets.items())
+    entries = {target: redirection for target, redirection in redirections if redirection is not None}
     return [
         *entries.values(),
         *_others(entries),

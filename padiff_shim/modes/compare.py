@@ -206,6 +206,9 @@ def opened(options: CompareOptions) -> CompareMode:
     from ..comparison.plan import Comparison
     from ..comparison.replicas import ReplicaDigests
 
+    # The options that the log's header has
+    plain = ("every", "first", "budget", "carry", "audit", "shadow", "seed")
+    steps = repr(options.steps) if options.steps is not None else None
     run = CompareRun(
         options.backend,
         options.linear_layout,
@@ -214,7 +217,7 @@ def opened(options: CompareOptions) -> CompareMode:
         rank=rank(),
         ranks=processes(),
         carry=options.carry,
-        options=_header(options, screening),
+        options={"steps": steps, "screening": screening, **{name: getattr(options, name) for name in plain}},
         progress=options.progress,
     )
     outcome = Consequences(
@@ -244,10 +247,3 @@ def opened(options: CompareOptions) -> CompareMode:
     if ranks is not None and not (rank() == ranks if isinstance(ranks, int) else rank() in ranks):
         comparison.aside = logged("not compared: rank {rank} is not among ranks=", rank=rank())
     return CompareMode(run, enabled, chosen, comparison, options)
-
-
-def _header(options: CompareOptions, screening: bool) -> dict[str, Any]:
-    """The options that the log's header has."""
-    plain = ("every", "first", "budget", "carry", "audit", "shadow", "seed")
-    steps = repr(options.steps) if options.steps is not None else None
-    return {"steps": steps, "screening": screening, **{name: getattr(options, name) for name in plain}}

@@ -31,31 +31,7 @@ def _is_there(name: str) -> bool:
         return False
 
 
-def _refuse_torch_proxy() -> None:
-    """Paddle 3.x can put a proxy of itself in torch's place; then even the real torch breaks inside."""
-    finder = getattr(sys.modules.get("paddle.compat.proxy"), "TORCH_PROXY_FINDER", None)
-    module = sys.modules.get("torch")
-    if (finder is not None and finder in sys.meta_path) or type(module).__name__ == "ProxyModule":
-        raise BackendError(
-            "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and "
-            "the real torch breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
-            "`with paddle.use_compat_guard(enable=False):`."
-        )
-
-
 _NAMES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool", "uint8", "int32", "int64")
-
-
-def _refuse_exchanged_dtypes(torch: Any) -> None:
-    """Where a library has written another dtype under one of these names, Torch's own functions compute in that one, too."""
-    for name in _NAMES:
-        if str(getattr(torch, name, "")) != f"torch.{name}":
-            raise BackendError(
-                "torch.{name} is {other} in this program, and Torch's own functions, which ask for it, compute in that; "
-                "put it back before a mode is opened",
-                name=name,
-                other=getattr(torch, name, None),
-            )
 
 
 def explained(error: Exception) -> Exception:
@@ -114,11 +90,27 @@ def _framework(name: str) -> Any:
 
 def frameworks() -> tuple[Any, Any]:
     """Paddle and the real torch. To be asked before anything imports the op table, which imports torch."""
-    _refuse_torch_proxy()
+    # Paddle 3.x can put a proxy of itself in torch's place; then even the real torch breaks inside.
+    finder = getattr(sys.modules.get("paddle.compat.proxy"), "TORCH_PROXY_FINDER", None)
+    module = sys.modules.get("torch")
+    if (finder is not None and finder in sys.meta_path) or type(module).__name__ == "ProxyModule":
+        raise BackendError(
+            "`import torch` gives Paddle's torch proxy now (paddle.enable_compat() or a torch proxy is active), and "
+            "the real torch breaks inside while it is. Call paddle.disable_compat() first, or open the mode inside "
+            "`with paddle.use_compat_guard(enable=False):`."
+        )
     paddle, torch = _framework("paddle"), _framework("torch")
     if not hasattr(torch, "_C") or not hasattr(torch, "from_dlpack"):
         raise BackendError("the module 'torch' at {torch} is not PyTorch", torch=getattr(torch, "__file__", "?"))
-    _refuse_exchanged_dtypes(torch)
+    # Where a library has written another dtype under one of these names, Torch's own functions compute in that one, too
+    for name in _NAMES:
+        if str(getattr(torch, name, "")) != f"torch.{name}":
+            raise BackendError(
+                "torch.{name} is {other} in this program, and Torch's own functions, which ask for it, compute in that; "
+                "put it back before a mode is opened",
+                name=name,
+                other=getattr(torch, name, None),
+            )
     old = _too_old({"paddle": paddle.__version__, "torch": torch.__version__})
     if old is not None:
         raise old

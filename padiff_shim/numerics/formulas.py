@@ -126,10 +126,6 @@ def _tanh_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     return arrays["grad"] * slope, np.abs(arrays["grad"]) * (np.abs(slope) + 2 * y * y)
 
 
-def _rsqrt_gradient(arrays: Arrays, attrs: Attrs) -> Any:
-    return -0.5 * arrays["grad"] * (1 / np.sqrt(arrays["x"])) ** 3, None  # at -0 infinite as 1 / sqrt(-0) is
-
-
 def _relu_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     x = arrays["x"]
     return np.where(x <= 0, attrs.get("slope", 0.0) * arrays["grad"], arrays["grad"]), None  # NaN is not below
@@ -138,10 +134,6 @@ def _relu_gradient(arrays: Arrays, attrs: Attrs) -> Any:
 def _times(arrays: Arrays, attrs: Attrs) -> Any:
     """grad times the other operand of a product, be it a tensor or a number."""
     return arrays["grad"] * (arrays["other"] if "other" in arrays else attrs["other"]), None
-
-
-def _numerator(arrays: Arrays, attrs: Attrs) -> Any:
-    return arrays["grad"] / pair(arrays, {"x": 0.0, **attrs})[1], None
 
 
 def _denominator(arrays: Arrays, attrs: Attrs) -> Any:
@@ -198,7 +190,7 @@ GELU = Term(_gelu, 6.0, 12.0)
 
 DIVIDED = Term(_times, 2.0, 3.0)
 TIMES = Term(_times, 1.0, 2.0)
-NUMERATOR = Term(_numerator, 3.0, 3.0)
+NUMERATOR = Term(lambda arrays, attrs: (arrays["grad"] / pair(arrays, {"x": 0.0, **attrs})[1], None), 3.0, 3.0)
 DENOMINATOR = Term(_denominator, 4.0, 5.0, 3.0)
 BASE = Term(_base, 4.0, 8.0, 2.0)
 EXPONENT = Term(_exponent, 5.0, 10.0, 3.0)
@@ -207,7 +199,8 @@ RELU_GRADIENT = Term(_relu_gradient, 1.0, 1.0)
 EXP_GRADIENT = Term(lambda arrays, attrs: (arrays["grad"] * np.exp(arrays["x"]), None), 3.0, 6.0, 1.0)
 TANH_GRADIENT = Term(_tanh_gradient, 3.0, 12.0, 2.0)
 SQRT_GRADIENT = Term(lambda arrays, attrs: (arrays["grad"] / (2 * np.sqrt(arrays["x"])), None), 3.0, 8.0, 1.0)
-RSQRT_GRADIENT = Term(_rsqrt_gradient, 6.0, 16.0, 5.0)
+# At -0 infinite as 1 / sqrt(-0) is.
+RSQRT_GRADIENT = Term(lambda arrays, attrs: (-0.5 * arrays["grad"] * (1 / np.sqrt(arrays["x"])) ** 3, None), 6.0, 16.0, 5.0)
 GELU_GRADIENT = Term(_gelu_gradient, 4.0, 16.0)
 NORMALISED = Term(_normalised, 6.0, 6.0, 2.0)
 

@@ -203,7 +203,15 @@ def about(
 
 def hypotheses(formula: Formula, variants: Mapping[str, Variant]) -> list[Hypothesis]:
     """What may explain a difference: other formulas, and narrower formats."""
-    return [*_variants(formula, variants), *_narrower(formula)]
+    # Operands, or the result, in a narrower format
+    named = []
+    for form in NARROWER[formula.dtype]:
+        named.append(Hypothesis(f"{form}-inputs", True, full=partial(formula.narrowed, form)))
+        if form == "tf32":
+            named.append(Hypothesis("tf32-truncated-inputs", True, full=partial(formula.narrowed, form, truncate=True)))
+        else:
+            named.append(Hypothesis(f"{form}-output", True, full=partial(formula.narrowed_result, form)))
+    return [*_variants(formula, variants), *named]
 
 
 def value_of(variant: Variant, operands: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor | None:
@@ -246,18 +254,6 @@ def _without_number(formula: Formula, variants: Mapping[str, Variant]) -> list[H
         for hypothesis in _variants(formula, variants)
         if hypothesis.full
     ]
-
-
-def _narrower(formula: Formula) -> list[Hypothesis]:
-    """Operands, or the result, in a narrower format."""
-    named = []
-    for form in NARROWER[formula.dtype]:
-        named.append(Hypothesis(f"{form}-inputs", True, full=partial(formula.narrowed, form)))
-        if form == "tf32":
-            named.append(Hypothesis("tf32-truncated-inputs", True, full=partial(formula.narrowed, form, truncate=True)))
-        else:
-            named.append(Hypothesis(f"{form}-output", True, full=partial(formula.narrowed_result, form)))
-    return named
 
 
 def _real(kernel: Kernel) -> Kernel:

@@ -269,7 +269,7 @@ def _candidates(
     for hypothesis in named:
         changed, solved = None, None
         if hypothesis.full is not None:
-            value = _gathered(sample, hypothesis)
+            value = gathered(sample, hypothesis.full)
         else:
             changed = hypothesis.change(staged) if hypothesis.change else None
             solved = None if changed is None else sample.quantity.solve(changed)
@@ -289,10 +289,6 @@ def _candidates(
         if abs(alpha - 1) < amplitude and abs(alpha) * float(norm(moved)) > strength * rms(error - alpha * moved):
             fits.append(_Fit(hypothesis, changed, moved, value, solved, rms(error - moved)))
     return sorted(fits, key=lambda fit: fit.left)
-
-
-def _gathered(sample: Trial, hypothesis: Hypothesis) -> Array | None:
-    return None if hypothesis.full is None else gathered(sample, hypothesis.full)
 
 
 def gathered(sample: Trial, compute: Callable[[], torch.Tensor | None]) -> Array | None:

@@ -57,14 +57,10 @@ def reduced(axis: Any, ndim: int) -> tuple[int, ...]:
 # ---- Elementwise ops, with tensors and with Python numbers, and their gradients.
 
 
-def _labels(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Axes from the right, as they broadcast."""
-    return tuple(range(-tensor.ndim, 0))
-
-
 def _operands(**values: Any) -> tuple[dict[str, tuple[torch.Tensor, tuple[int, ...]]], dict[str, Any]]:
     """Tensors with their labels, and the numbers."""
-    tensors = {name: (v, _labels(v)) for name, v in values.items() if isinstance(v, torch.Tensor)}
+    # Axes from the right, as they broadcast
+    tensors = {name: (v, tuple(range(-v.ndim, 0))) for name, v in values.items() if isinstance(v, torch.Tensor)}
     return tensors, {name: v for name, v in values.items() if name not in tensors}
 
 

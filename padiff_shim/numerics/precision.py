@@ -102,23 +102,20 @@ def rounded(values: Array, name: str, *, truncate: bool = False) -> Array:
         size = np.abs(values)
         top, low = float(size.max(initial=0.0)), float(size.min(initial=1.0, where=size > 0))
         if top < form.largest / 2 and low >= 2.0 ** (form.lowest + form.bits):
-            return _by_bits(values, 53 - form.bits, truncate)
+            # The low ``cut`` bits of the significand rounded away; no overflow, no subnormals
+            cut = 53 - form.bits
+            bits = np.ascontiguousarray(values).view(np.int64).copy()
+            if not truncate:
+                odd = (bits >> cut) & 1
+                bits += odd + ((1 << (cut - 1)) - 1)
+            bits &= -1 << cut
+            return bits.view(np.float64).reshape(values.shape)
     significand, exponent = np.frexp(values)
     quantum = np.maximum(exponent - form.bits, form.lowest)
     scaled = np.ldexp(significand, exponent - quantum)
     nearest = np.ldexp(np.trunc(scaled) if truncate else np.rint(scaled), quantum)
     nearest = np.where(np.isfinite(values), nearest, values)
     return np.where(np.abs(nearest) > form.largest, np.copysign(np.inf, nearest), nearest)
-
-
-def _by_bits(values: Array, cut: int, truncate: bool) -> Array:
-    """The low ``cut`` bits of the significand rounded away; no overflow, no subnormals."""
-    bits = np.ascontiguousarray(values).view(np.int64).copy()
-    if not truncate:
-        odd = (bits >> cut) & 1
-        bits += odd + ((1 << (cut - 1)) - 1)
-    bits &= -1 << cut
-    return bits.view(np.float64).reshape(values.shape)
 
 
 def norm(values: Array) -> Any:

@@ -154,7 +154,12 @@ def cut(
     """The call cut along every axis that the formula treats apart; None where there is none, or where the call is not large."""
     if paddle.numel() < LARGE:
         return None
-    leading = _leading(paddle, torch_)
+    # For each axis the places of the largest differences, absolute and relative
+    apart = (paddle - torch_).abs().nan_to_num_(0.0, 0.0, 0.0).reshape(-1)
+    relative = (apart / torch_.abs().reshape(-1)).nan_to_num_(0.0, 0.0, 0.0)
+    odd = (torch.isfinite(paddle) != torch.isfinite(torch_)).reshape(-1).nonzero().reshape(-1)[:LEADING]
+    flat = torch.cat([apart.topk(LEADING).indices, relative.topk(LEADING).indices, odd]).cpu().numpy()
+    leading = list(np.unravel_index(flat, tuple(paddle.shape)))
     part = SlicedCall(list(operands), paddle, torch_)
     for axis in range(paddle.ndim):
         size = paddle.shape[axis]
@@ -170,15 +175,6 @@ def cut(
         if _right(kernel, smaller):
             part = smaller
     return None if part.paddle.numel() == paddle.numel() else part
-
-
-def _leading(paddle: torch.Tensor, torch_: torch.Tensor) -> list[np.ndarray]:
-    """For each axis the places of the largest differences, absolute and relative."""
-    apart = (paddle - torch_).abs().nan_to_num_(0.0, 0.0, 0.0).reshape(-1)
-    relative = (apart / torch_.abs().reshape(-1)).nan_to_num_(0.0, 0.0, 0.0)
-    odd = (torch.isfinite(paddle) != torch.isfinite(torch_)).reshape(-1).nonzero().reshape(-1)[:LEADING]
-    flat = torch.cat([apart.topk(LEADING).indices, relative.topk(LEADING).indices, odd]).cpu().numpy()
-    return list(np.unravel_index(flat, tuple(paddle.shape)))
 
 
 def _along(tensor: torch.Tensor, axis: int, ndim: int, size: int, index: torch.Tensor) -> torch.Tensor:

@@ -535,7 +535,10 @@ def terms(func: Any, args: Sequence[Any]) -> float | tuple[float, ...]:
     if name.startswith("avg_pool"):
         return float(math.prod(args[2 if name.endswith("backward") else 1]))
     if name.startswith("_adaptive_avg_pool"):
-        return _window(args)
+        # The elements of an adaptive pool's window, at most; of its backward, the windows that meet in one element
+        sizes = args[1].shape[2:] if isinstance(args[1], torch.Tensor) else args[1]
+        extents = args[0].shape[-len(sizes) :]
+        return float(math.prod(-(-a // max(b, 1)) + 1 for a, b in zip(extents, sizes)))
     if name in ("sum", "mean", "nansum") and len(args) > 1 and args[1] not in (None, []):
         axes = args[1] if isinstance(args[1], Sequence) else (args[1],)
         return float(math.prod(args[0].shape[axis] for axis in axes) if args[0].ndim else 1)
@@ -544,13 +547,6 @@ def terms(func: Any, args: Sequence[Any]) -> float | tuple[float, ...]:
 
 def _taps(weight: torch.Tensor) -> float:
     return float(math.prod(weight.shape[2:]))
-
-
-def _window(args: Sequence[Any]) -> float:
-    """The elements of an adaptive pool's window, at most; of its backward, the windows that meet in one element."""
-    sizes = args[1].shape[2:] if isinstance(args[1], torch.Tensor) else args[1]
-    extents = args[0].shape[-len(sizes) :]
-    return float(math.prod(-(-a // max(b, 1)) + 1 for a, b in zip(extents, sizes)))
 
 
 def unknown_terms(func: Any, args: Sequence[Any]) -> float:

@@ -187,7 +187,11 @@ class Kinks(Ties):
         for place, operand in enumerate(operands[: call.movable]):
             if not operand.is_floating_point():
                 continue
-            reach = CROSSED * self.reach * _quantum(operand, call.operands[place].dtype)
+            # The distance to the next number of ``dtype``; ``values`` in float64
+            dtype = call.operands[place].dtype
+            form = KINDS[dtype].format
+            exponent = torch.frexp(operand.abs()).exponent - form.bits
+            reach = CROSSED * self.reach * torch.ldexp(torch.ones_like(operand), exponent.clamp(min=form.lowest))
             moved = [
                 call.value([*operands[:place], operand + times * reach, *operands[place + 1 :]])
                 for times in (-WIDENED, -1.0, 1.0, WIDENED)
@@ -255,7 +259,11 @@ class Selected(Ties):
         for index, elements in zip(indices[1:], named[1:]):
             bad = ~equal_in_value(elements, named[0])
             if self.distinct:
-                bad |= _repeated(index)
+                # Indices that stand in their row a second time
+                ordered = index.sort(dim=-1, stable=True)
+                again = torch.zeros_like(index, dtype=torch.bool)
+                again[..., 1:] = ordered.values[..., 1:] == ordered.values[..., :-1]
+                bad |= torch.zeros_like(again).scatter_(-1, ordered.indices, again)
             refused.append(_back(bad | ~self.reaches(call, rows, index), lies, own))
         unlike = paddle != own, torch_ != own
         nan = _back(torch.stack(named).isnan().any(0), lies, own)  # what is called the largest then, nobody says
@@ -502,13 +510,6 @@ class Sampled(Ties):
     of_gradient = of_result
 
 
-def _quantum(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The distance to the next number of ``dtype``; ``values`` in float64."""
-    form = KINDS[dtype].format
-    exponent = torch.frexp(values.abs()).exponent - form.bits
-    return torch.ldexp(torch.ones_like(values), exponent.clamp(min=form.lowest))
-
-
 def _ranks(values: torch.Tensor) -> torch.Tensor:
     """The order of the elements, equal ones alike; NaN as it is."""
     ranks = torch.unique(values, return_inverse=True)[1].reshape(values.shape).double()
@@ -520,14 +521,6 @@ def _picked(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     inside = (index >= 0) & (index < rows.shape[-1])
     elements = rows.double().gather(-1, torch.where(inside, index, 0))
     return torch.where(inside, elements, 1e300)
-
-
-def _repeated(index: torch.Tensor) -> torch.Tensor:
-    """Indices that stand in their row a second time."""
-    ordered = index.sort(dim=-1, stable=True)
-    again = torch.zeros_like(index, dtype=torch.bool)
-    again[..., 1:] = ordered.values[..., 1:] == ordered.values[..., :-1]
-    return torch.zeros_like(again).scatter_(-1, ordered.indices, again)
 
 
 def _back(rows: torch.Tensor, lies: torch.Tensor, like: torch.Tensor) -> torch.Tensor:

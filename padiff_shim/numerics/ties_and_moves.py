@@ -184,7 +184,17 @@ def settle(
         )
         judgement = Judgement(Verdict.UNVERIFIED, reason=text, stats=stats)
     elif bool(unlike.any()):
-        judgement = _allowed(allowed, unlike, (paddle, torch_), stats)
+        sides = (paddle, torch_)
+        place = first_place(unlike)
+        seen = [f"{side[tuple(place)].item():g}" for side in sides]
+        reason = logged(
+            "{count} at a tie, where both choices are allowed: at {place} paddle {paddle}, torch {torch}",
+            count=_count(unlike),
+            place=place,
+            paddle=seen[0],
+            torch=seen[1],
+        )
+        judgement = Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": int(unlike.sum()), "first_tied": place})
     else:
         judgement = Judgement(Verdict.EQUAL, reason=logged("equal at ties"), stats=stats)
     return Settled(judgement, rest[0], rest[1])
@@ -197,19 +207,6 @@ def _count(mask: torch.Tensor) -> str:
     return logged(
         "{number} of {whole} element differs" if whole == 1 else "{number} of {whole} elements differs", number=number, whole=whole
     )
-
-
-def _allowed(allowed: Allowed, unlike: torch.Tensor, sides: Sequence[torch.Tensor], stats: dict[str, Any]) -> Judgement:
-    place = first_place(unlike)
-    seen = [f"{side[tuple(place)].item():g}" for side in sides]
-    reason = logged(
-        "{count} at a tie, where both choices are allowed: at {place} paddle {paddle}, torch {torch}",
-        count=_count(unlike),
-        place=place,
-        paddle=seen[0],
-        torch=seen[1],
-    )
-    return Judgement(Verdict.TIE, reason=reason, stats={**stats, "tied": int(unlike.sum()), "first_tied": place})
 
 
 def _refused(

@@ -232,18 +232,14 @@ def sound(sample: Trial, errors: Errors) -> bool:
     return classify(sample, errors, errors) is Verdict.ROUNDING and errors.rho_rms <= 8 * WORSE * TYPICAL
 
 
-def far_inside(sample: Trial, own: Errors) -> bool:
-    """Errors that are nobody's fault, however small the other side's are."""
-    quantity = sample.quantity
-    rows = quantity.grid != quantity.shape
-    return own.prob < (FAR_INSIDE_SINGLE if quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE)
-
-
 def _much_worse(sample: Trial, own: Errors, other: Errors) -> bool:
     """Another kind of rounding than the other side's, as far as this many outputs can tell."""
     if not sample.quantity.impartial:
         return False
-    if far_inside(sample, own):
+    # Errors that are nobody's fault, however small the other side's are
+    quantity = sample.quantity
+    rows = quantity.grid != quantity.shape
+    if own.prob < (FAR_INSIDE_SINGLE if quantity.k <= 1 else FAR_INSIDE_ROWS if rows else FAR_INSIDE):
         return False
     if own.rho_rms <= WORSE * max(other.rho_rms, 0.05):
         return False
@@ -271,6 +267,11 @@ def statistics_of(sample: Trial, difference: TensorDifference) -> dict[str, Any]
     middle = kappa.size // 2
     if kappa.size:
         kappa.partition(middle)
+    # How far two right kernels may lie apart, at most; where the oracle itself is not finite they may not
+    bound = sample.probable
+    if not math.isfinite(largest := float(bound[bound.argmax()])):
+        bound = bound[np.isfinite(sample.value)]
+        largest = float(bound.max()) if bound.size else 0.0
     return {
         **difference.stats,
         "first_bad": None,
@@ -280,20 +281,11 @@ def statistics_of(sample: Trial, difference: TensorDifference) -> dict[str, Any]
         "sampled": int(sample.value.size),
         "kappa": kappa.item(middle) if kappa.size else math.inf,
         "bound": float(sample.probable[worst]),
-        "allowed": _allowed(sample),
+        "allowed": 2.0 * largest,
         "error": float(max(abs(e.signed[worst]) for e in (sample.paddle, sample.torch)) * sample.unit[worst]),
         "paddle": sample.paddle.stats(),
         "torch": sample.torch.stats(),
     }
-
-
-def _allowed(sample: Trial) -> float:
-    """How far two right kernels may lie apart, at most; where the oracle itself is not finite they may not."""
-    bound = sample.probable
-    if not math.isfinite(largest := float(bound[bound.argmax()])):
-        bound = bound[np.isfinite(sample.value)]
-        largest = float(bound.max()) if bound.size else 0.0
-    return 2.0 * largest
 
 
 def modifiers_of(sample: Trial, difference: TensorDifference, verdict: Verdict) -> tuple[str, ...]:

@@ -44,7 +44,11 @@ def judge(
     rounding. ``same``: whether they are bit for bit equal, if that is known.
     """
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or torch_.shape != quantity.shape:
-        return _shapes(quantity, paddle, torch_)
+        wanted = (quantity.shape, quantity.dtype)
+        wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
+        side = wrong[0] if len(wrong) == 1 else Side.BOTH
+        what = "shape" if paddle.shape != torch_.shape else "dtype"
+        return Judgement(Verdict.SEMANTICS, side, what, reason=forms(paddle, torch_), stats={"count": paddle.numel()})
     if same is None:
         same = difference_module.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
@@ -126,14 +130,6 @@ def forms(paddle: torch.Tensor, torch_: torch.Tensor) -> str:
         shape2=list(torch_.shape),
         dtype2=torch_.dtype,
     )
-
-
-def _shapes(quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor) -> Judgement:
-    wanted = (quantity.shape, quantity.dtype)
-    wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
-    side = wrong[0] if len(wrong) == 1 else Side.BOTH
-    what = "shape" if paddle.shape != torch_.shape else "dtype"
-    return Judgement(Verdict.SEMANTICS, side, what, reason=forms(paddle, torch_), stats={"count": paddle.numel()})
 
 
 def _sampled(

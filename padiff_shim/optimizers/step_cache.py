@@ -11,7 +11,7 @@ import torch
 from paddle.regularizer import L2Decay
 
 from ..dispatch.entry_point import Unlisted
-from ..frameworks.memory import HALVES, TENSOR_TYPES, as_it_lies
+from ..frameworks.memory import HALVES, TENSOR_TYPES, as_it_lies, dtype_of
 from ..frameworks.versions import PaddleOptimizer, PaddleTensor, attribute, set_attribute
 from ..table import reasons
 from ..table.reasons import StayNative
@@ -247,7 +247,7 @@ class CrossedUpdate:
             raise StayNative(reasons.STATE_LAYOUT)
         if side.dtype is not dtype:
             if not self._has_master:
-                raise StayNative(reasons.STATE_DTYPE, param=_dtype_word(self.written), other=_dtype_word(side))
+                raise StayNative(reasons.STATE_DTYPE, param=dtype_of(self.written.dtype), other=dtype_of(side.dtype))
             return side.to(dtype)
         return side
 
@@ -305,11 +305,7 @@ def _check(tensors: dict[str, torch.Tensor], made_of: Mapping[str, str]) -> None
             raise StayNative(reasons.HALF_POWERS if name in COUNTS else reasons.HALF_STATE)
         as_param = (side.shape == param.shape or name in made_of) and name not in COUNTS and not counts_steps
         if as_param and side.dtype is not param.dtype:
-            raise StayNative(reasons.STATE_DTYPE, param=_dtype_word(param), other=_dtype_word(side))
-
-
-def _dtype_word(side: torch.Tensor) -> str:
-    return str(side.dtype).rpartition(".")[2]
+            raise StayNative(reasons.STATE_DTYPE, param=dtype_of(param.dtype), other=dtype_of(side.dtype))
 
 
 _updates: weakref.WeakKeyDictionary[Any, dict[int, CrossedUpdate]] = weakref.WeakKeyDictionary()

@@ -109,17 +109,14 @@ class FunctionGroup:
         self._patches = patches
         self._pairs: list[Any] = []
 
-    def _prepare(self) -> None:
-        ordered = sorted(self._patches, key=lambda patch: ctypes.addressof(patch._pair))
-        self._pairs = [_Pair.from_address(ctypes.addressof(patch._pair)) for patch in ordered]
-        self._native = [bytes(bytearray(patch.native)) for patch in ordered]
-        self._hooked = [bytes(bytearray(patch.hooked)) for patch in ordered]
-        self._all_native, self._all_hooked = b"".join(self._native), b"".join(self._hooked)
-
     def install(self) -> list[Point]:
         """Redirect all; those where somebody else's is, which is left."""
         if not self._pairs:
-            self._prepare()
+            ordered = sorted(self._patches, key=lambda patch: ctypes.addressof(patch._pair))
+            self._pairs = [_Pair.from_address(ctypes.addressof(patch._pair)) for patch in ordered]
+            self._native = [bytes(bytearray(patch.native)) for patch in ordered]
+            self._hooked = [bytes(bytearray(patch.hooked)) for patch in ordered]
+            self._all_native, self._all_hooked = b"".join(self._native), b"".join(self._hooked)
         if b"".join(map(_read, self._pairs)) != self._all_native:
             return [patch for patch in self._patches if not patch.install()]
         collections.deque(map(_write, self._pairs, self._hooked), 0)

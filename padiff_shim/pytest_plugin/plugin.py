@@ -69,7 +69,15 @@ class Plugin:
         finally:
             self._close()
             if self._run is not None:
-                item.user_properties += self._properties(item)
+                # What the report of the test carries, also in JUnit's XML: the run in short, its headline, and with a log the page
+                short = _in_short(self._run)
+                properties = [(_PROPERTY, short), (f"{_PROPERTY}_headline", self._run.headline)]
+                log = _log_of(self._options[self._mode_name][0], item)
+                if log is not None:
+                    properties.append((f"{_PROPERTY}_log", str(log)))
+                    if short not in (_QUIET, _EMPTY):
+                        properties.append((f"{_PROPERTY}_page", str(self._run.save(log / "report.html"))))
+                item.user_properties += properties
         findings = self._serious()
         if findings:
             pytest.fail(
@@ -105,7 +113,9 @@ class Plugin:
 
         options, owed = self._options[name]
         with _shown_warnings():
-            self._mode = opened(_for_test(options, item), owed)
+            # With a log, each test has a folder of its own in it
+            log = _log_of(options, item)
+            self._mode = opened(options if log is None else type(options)(**{**vars(options), "log": log}), owed)
             self._run = self._mode.start()
 
     def _close(self) -> None:
@@ -113,17 +123,6 @@ class Plugin:
         if mode is not None:
             with _shown_warnings():
                 mode.stop()
-
-    def _properties(self, item: pytest.Item) -> list[tuple[str, str]]:
-        """What the report of the test carries, also in JUnit's XML: the run in short, its headline, and with a log the page."""
-        short = _in_short(self._run)
-        properties = [(_PROPERTY, short), (f"{_PROPERTY}_headline", self._run.headline)]
-        log = _log_of(self._options[self._mode_name][0], item)
-        if log is not None:
-            properties.append((f"{_PROPERTY}_log", str(log)))
-            if short not in (_QUIET, _EMPTY):
-                properties.append((f"{_PROPERTY}_page", str(self._run.save(log / "report.html"))))
-        return properties
 
     def _serious(self) -> list[str]:
         from ..testing import findings
@@ -217,12 +216,6 @@ def _pair(word: str) -> tuple[str, str]:
     if not sign:
         raise ArgumentError("--padiff-set is NAME=VALUE, got {word}", word=repr(word))
     return name.strip(), value
-
-
-def _for_test(options: ModeOptions, item: pytest.Item) -> ModeOptions:
-    """With a log, each test has a folder of its own in it."""
-    log = _log_of(options, item)
-    return options if log is None else type(options)(**{**vars(options), "log": log})
 
 
 def _log_of(options: ModeOptions, item: pytest.Item) -> Path | None:

@@ -137,8 +137,15 @@ def _question(arguments: dict[str, Any], order: list[str], models: Pair) -> dict
         )
     _flag(arguments, "single_step", False)
     steps = whole("steps", arguments.pop("steps", 1), least=1)
+    # Torch's names -> Paddle's; ``prove`` runs copies, which hold none of the caller's layers
+    layer_map = arguments.pop("layer_map", None)
+    if not isinstance(layer_map, (Mapping, type(None))):
+        raise ArgumentError("layer_map= is a dict of layers or of their names, got {layer_map}", layer_map=described(layer_map))
+    layers = [*models["torch"].named_modules(), *models["paddle"].named_sublayers(include_self=True)]
+    names = {id(layer): name for name, layer in layers}
+    pairs = ((pair[::-1] if isinstance(pair[0], paddle.nn.Layer) else pair) for pair in (layer_map or {}).items())
     question: dict[str, Any] = {
-        "layer_map": _layer_names(arguments.pop("layer_map", None), models),
+        "layer_map": {names.get(id(original), original): names.get(id(port), port) for original, port in pairs} or None,
         "equal": _within(**arguments),
         "phase": phase,
     }
@@ -171,16 +178,6 @@ def _within(atol: Any = None, rtol: Any = None) -> Comparator | None:
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) < math.inf:
             raise ArgumentError("{name}= is a number from 0 on, got {value}", name=name, value=described(value))
     return lambda port, original, name: bool(np.allclose(port, original, **bounds, equal_nan=True))
-
-
-def _layer_names(layer_map: Any, models: Pair) -> dict[Any, Any] | None:
-    """Torch's names -> Paddle's; ``prove`` runs copies, which hold none of the caller's layers."""
-    if not isinstance(layer_map, (Mapping, type(None))):
-        raise ArgumentError("layer_map= is a dict of layers or of their names, got {layer_map}", layer_map=described(layer_map))
-    layers = [*models["torch"].named_modules(), *models["paddle"].named_sublayers(include_self=True)]
-    names = {id(layer): name for name, layer in layers}
-    pairs = ((pair[::-1] if isinstance(pair[0], paddle.nn.Layer) else pair) for pair in (layer_map or {}).items())
-    return {names.get(id(original), original): names.get(id(port), port) for original, port in pairs} or None
 
 
 def _optimizers(optimizers: Pair, models: Pair) -> Callable[[str, Any], Any]:

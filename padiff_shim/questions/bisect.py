@@ -52,7 +52,9 @@ def ddmin(items: Sequence[Item], does: Callable[[Sequence[Item]], bool]) -> list
     """
     left, parts = list(items), 2
     while len(left) > 1:
-        chunks = _divided(left, parts)
+        # Parts of nearly equal length
+        ends = [round(len(left) * place / parts) for place in range(parts + 1)]
+        chunks = [list(left[begin:end]) for begin, end in itertools.pairwise(ends) if end > begin]
         smaller = next((chunk for chunk in chunks if does(chunk)), None)
         if smaller is not None:
             left, parts = smaller, 2
@@ -66,12 +68,6 @@ def ddmin(items: Sequence[Item], does: Callable[[Sequence[Item]], bool]) -> list
         else:
             break
     return left
-
-
-def _divided(items: Sequence[Item], parts: int) -> list[list[Item]]:
-    """Parts of nearly equal length."""
-    ends = [round(len(items) * place / parts) for place in range(parts + 1)]
-    return [list(items[begin:end]) for begin, end in itertools.pairwise(ends) if end > begin]
 
 
 # ---- Whether a program's result is bad.

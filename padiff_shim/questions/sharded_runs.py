@@ -117,7 +117,11 @@ def record_port(
         stack.enter_context(seeded(seed))
         if wide:
             stack.enter_context(default_dtype(WIDE))
-            _widen(layer)
+            # Make float64 of a layer, in place: copies of a sharded layer would lose the hooks with which ranks exchange gradients
+            PaddleSide.converted(layer, WIDE)
+            for wrapper in _wrappers(layer):
+                wrapper.init_reducer()  # its buckets have the dtype of the parameters
+                _reducers.append(wrapper._reducer)
         positional, keywords = inputs.of("paddle", dtype, wide=WIDE if wide else "")
         stack.enter_context(opened(plan, layout="copy"))
         stack.enter_context(recording)
@@ -130,14 +134,6 @@ def record_port(
 
 
 _ALL = 1 << 50  # bytes: no value may be missing
-
-
-def _widen(layer: paddle.nn.Layer) -> None:
-    """Make float64 of a layer, in place: copies of a sharded layer would lose the hooks with which ranks exchange gradients."""
-    PaddleSide.converted(layer, WIDE)
-    for wrapper in _wrappers(layer):
-        wrapper.init_reducer()  # its buckets have the dtype of the parameters
-        _reducers.append(wrapper._reducer)
 
 
 def _wrappers(layer: paddle.nn.Layer) -> list[Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..present import document as doc
@@ -78,26 +78,6 @@ def divergence(first: Any) -> str:
     if why := apart(first.to_dict()):
         return tr("First divergence: none that is not {why}; the first such one: {first}", why=why, first=first)
     return tr("First divergence: {first}", first=first)
-
-
-def coverage_sentence(coverage: Mapping[str, Any]) -> str:
-    """How much was checked."""
-    exact, screened = (int(coverage.get(name) or 0) for name in ("exact_calls", "screened"))
-    calls, elements = int(coverage["float_calls"]), int(coverage["float_elements"])
-    text = tr("no float call was seen")
-    if calls:
-        text = tr(
-            "{checked} of {calls} and {numbers} of {elements} got a verdict",
-            checked=share(int(coverage["checked_calls"]), calls),
-            calls=many(calls, "float call"),
-            numbers=share(int(coverage["checked_elements"]), elements),
-            elements=many(elements, "output element"),
-        )
-        if screened:
-            text += tr("; {screened:,} of the verdicts were screened: a difference as before at its place", screened=screened)
-    if exact:
-        text += tr("; beside them {calls} of integers, or without elements, rounded nothing", calls=many(exact, "call"))
-    return text
 
 
 def unchecked(coverage: Mapping[str, Any], most: int = 6) -> list[str]:
@@ -399,9 +379,13 @@ def document(run: CompareRun) -> doc.Document:
     ]
     lines = unchecked(coverage)
     meanings = [doc.ListItem(tr(MEANING[Verdict(name)]), name) for name in counts.verdicts()]
+    # The largest differences that are only rounding, and the tolerance that a test of them needs
+    figures = doc.figures(tr("terms of a sum"), tr("largest difference"), tr("smallest safe atol"))
+    columns = (doc.Column(tr("op, tensor"), fold=True), doc.Column(tr("line"), fold=True), *figures)
     in_text = [
         doc.Section(
-            tr("Only rounding: the largest differences, and how far two right kernels may be apart"), [_rounding(rounding)]
+            tr("Only rounding: the largest differences, and how far two right kernels may be apart"),
+            [doc.Table(columns, [(*_place(record), *words.innocent(record)) for record in rounding])],
         ),
         doc.Section(tr("Ties: both choices are allowed"), [_ties(counts)]),
         doc.Section(tr("Verdicts per op"), _groups(tr("op"), run.by_op(), OPS)),
@@ -441,7 +425,24 @@ def _facts(run: CompareRun) -> Iterator[str]:
     counted = count_words(counts.verdicts(everything=False), counts.apart())
     records = many(counts.records, "result or gradient", "results and gradients")
     yield tr("{calls}, {records}: {counted}", calls=many(counts.calls, "call"), records=records, counted=counted)
-    yield tr("Coverage: {coverage}.", coverage=coverage_sentence(run.coverage()))
+    # How much was checked
+    coverage = run.coverage()
+    exact, screened = (int(coverage.get(name) or 0) for name in ("exact_calls", "screened"))
+    calls, elements = int(coverage["float_calls"]), int(coverage["float_elements"])
+    text = tr("no float call was seen")
+    if calls:
+        text = tr(
+            "{checked} of {calls} and {numbers} of {elements} got a verdict",
+            checked=share(int(coverage["checked_calls"]), calls),
+            calls=many(calls, "float call"),
+            numbers=share(int(coverage["checked_elements"]), elements),
+            elements=many(elements, "output element"),
+        )
+        if screened:
+            text += tr("; {screened:,} of the verdicts were screened: a difference as before at its place", screened=screened)
+    if exact:
+        text += tr("; beside them {calls} of integers, or without elements, rounded nothing", calls=many(exact, "call"))
+    yield tr("Coverage: {coverage}.", coverage=text)
     yield from advice(counts)
 
 
@@ -471,13 +472,6 @@ def _place(record: Mapping[str, Any]) -> tuple[doc.Cell, str]:
     """Op and tensor, and the line."""
     what = doc.Cell([f"{shown(record['op'])} {shown(record.get('tensor'))}", words.shape(record)])
     return what, code_line(record.get("site") or "")
-
-
-def _rounding(records: Sequence[Mapping[str, Any]]) -> doc.Table:
-    """The largest differences that are only rounding, and the tolerance that a test of them needs."""
-    figures = doc.figures(tr("terms of a sum"), tr("largest difference"), tr("smallest safe atol"))
-    columns = (doc.Column(tr("op, tensor"), fold=True), doc.Column(tr("line"), fold=True), *figures)
-    return doc.Table(columns, [(*_place(record), *words.innocent(record)) for record in records])
 
 
 def _ties(counts: Counts) -> doc.Table:

@@ -363,6 +363,17 @@ def document(run: ReferenceFigures) -> doc.Document:
         backend=backend,
     )
     time = doc.Section(tr("Where the time went"), _time(run))
+    heads = [tr("on {backend}", backend=shown(run.backend)), tr("native"), tr("backward calls"), tr("no kernel")]
+    columns = [doc.Column(tr("op")), *doc.figures(*heads, tr("forward"), tr("backward"), leave=(0, 0, 2, 3, 4, 5))]
+    seconds = run.seconds_of_ops()
+    rows: list[doc.Row] = []
+    for name in sorted(run.ops, key=lambda op: (-sum(seconds.get(op, {}).values()), -run.ops[op]["substituted"], op)):
+        counts, parts = run.ops[name], seconds.get(name, {})
+        lacking = sum(counts.get("without_kernel", {}).values())
+        calls = (counts["substituted"], sum(counts["native"].values()), counts["backward"], lacking)
+        times = (sum(parts.get(part, 0.0) for part in (*FORWARD, OPTIMIZER)), parts.get(BACKWARD, 0.0))
+        op = doc.Cell([shown(name)], "strong")
+        rows.append((op, *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times)))
     return doc.Document(
         run.headline(),
         [
@@ -372,7 +383,7 @@ def document(run: ReferenceFigures) -> doc.Document:
             _native(run),
             doc.Section(tr("Coverage by layer"), [_layers(run)], tr("Each layer with those inside of it."), folded=True),
             doc.Section(tr("Lines of the program"), [_lines(run)], tr("The longest first."), folded=True),
-            doc.Section(tr("Ops"), [_ops(run)], folded=True),
+            doc.Section(tr("Ops"), [doc.Table(columns, rows, most=OPS, hint="run.to_dict()")], folded=True),
             doc.Only((doc.MARKDOWN,), [doc.Folded(tr("What the words mean"), [doc.Paragraph(meaning)])]),
         ],
         title=tr("padiff_shim: reference report"),
@@ -422,18 +433,3 @@ def _layers(run: ReferenceFigures) -> doc.Part:
 def _lines(run: ReferenceFigures) -> doc.Part:
     columns = [*_spent_columns(run, tr("line")), *doc.figures(tr("all"))]
     return doc.Table(columns, [(code_line(line.name), *line.cells, seconds_of(line.total)) for line in run.lines()], most=LINES)
-
-
-def _ops(run: ReferenceFigures) -> doc.Part:
-    heads = [tr("on {backend}", backend=shown(run.backend)), tr("native"), tr("backward calls"), tr("no kernel")]
-    columns = [doc.Column(tr("op")), *doc.figures(*heads, tr("forward"), tr("backward"), leave=(0, 0, 2, 3, 4, 5))]
-    seconds = run.seconds_of_ops()
-    rows: list[doc.Row] = []
-    for name in sorted(run.ops, key=lambda op: (-sum(seconds.get(op, {}).values()), -run.ops[op]["substituted"], op)):
-        counts, parts = run.ops[name], seconds.get(name, {})
-        lacking = sum(counts.get("without_kernel", {}).values())
-        calls = (counts["substituted"], sum(counts["native"].values()), counts["backward"], lacking)
-        times = (sum(parts.get(part, 0.0) for part in (*FORWARD, OPTIMIZER)), parts.get(BACKWARD, 0.0))
-        op = doc.Cell([shown(name)], "strong")
-        rows.append((op, *(f"{number:,}" if number else "" for number in calls), *map(seconds_of, times)))
-    return doc.Table(columns, rows, most=OPS, hint="run.to_dict()")

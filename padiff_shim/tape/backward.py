@@ -138,7 +138,11 @@ def run_backward(tensors: Sequence[Any], grads: Sequence[Any], retain_graph: boo
             grad = grads[index] if grads else None
             record = None if tensor.stop_gradient else taped_root(tensor)
             if record is None:
-                _check_freed(tensor, session)
+                twins = attribute(tensor, LEAF)
+                for reference in () if twins is None else list(twins.all):
+                    side = reference()
+                    if side is not None and side._place.frontier:
+                        _check_frontier(side._place, session)
                 natives.append(tensor)
                 native_grads.append(paddle.ones(tensor.shape, tensor.dtype) if grad is None else grad)
             else:
@@ -236,14 +240,6 @@ def _check_frontier(place: GradientPlace, session: Session) -> None:
         raise calls.freed(place.entrance.name)
     if not session.retain:
         place.freed = session
-
-
-def _check_freed(tensor: PaddleTensor, session: Session) -> None:
-    twins = attribute(tensor, LEAF)
-    for reference in () if twins is None else list(twins.all):
-        side = reference()
-        if side is not None and side._place.frontier:
-            _check_frontier(side._place, session)
 
 
 def _torch_turn(session: Session, noted: list[tuple[torch.Tensor, torch.Tensor]], first: bool) -> _Reached:

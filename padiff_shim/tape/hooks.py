@@ -180,24 +180,7 @@ def _answer(user_hook: _UserHook, grad: torch.Tensor | None) -> torch.Tensor | N
     answer = _call(user_hook.function, shown)
     if answer is None:
         return None
-    _check(answer, shown)
-    made = twin(answer) if create and not answer.stop_gradient else to_torch(answer).clone()
-    LOCAL.session.answers[user_hook.answers] = made
-    return None if user_hook.ignores_answers else made
-
-
-def _call(function: Callable[..., Any], shown: Any) -> Any:
-    """A user's hook's answer. An error in it is what it is natively, where it goes through Paddle's engine."""
-    try:
-        return function(shown)
-    except Exception as error:
-        if arrives(error):
-            raise
-        raise OSError(f"(External) {type(error).__name__}: {error}") from error
-
-
-def _check(answer: Any, shown: Any) -> None:
-    """Raise for what a hook must not return. Natively a wrong type crashes the process, and a wrong shape ends in any error."""
+    # Raise for what a hook must not return. Natively a wrong type crashes the process, and a wrong shape ends in any error.
     if not isinstance(answer, paddle.Tensor):
         raise TypeError(tr("a hook on a tensor returned {type}; it must return a Tensor or None", type=type(answer).__name__))
     shape, wanted = list(answer.shape), list(shown.shape)
@@ -212,6 +195,19 @@ def _check(answer: Any, shown: Any) -> None:
     if answer.dtype != shown.dtype:
         before, after = (str(tensor.dtype).rpartition(".")[2] for tensor in (shown, answer))
         raise RuntimeError(f"(PermissionDenied) The dtype of tensor before({before}) and after({after}) hook are not consistent")
+    made = twin(answer) if create and not answer.stop_gradient else to_torch(answer).clone()
+    LOCAL.session.answers[user_hook.answers] = made
+    return None if user_hook.ignores_answers else made
+
+
+def _call(function: Callable[..., Any], shown: Any) -> Any:
+    """A user's hook's answer. An error in it is what it is natively, where it goes through Paddle's engine."""
+    try:
+        return function(shown)
+    except Exception as error:
+        if arrives(error):
+            raise
+        raise OSError(f"(External) {type(error).__name__}: {error}") from error
 
 
 # ---- The node of a tensor that is on the tape, exchanged for a sentinel.

@@ -275,7 +275,17 @@ class _Statements:
             try:
                 self._engine(lines, source, target)
             except _Refused as refused:
-                place = self._blamed(lines, source, target)
+                # The first statement with which reading fails
+                low, high = 0, len(lines)
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    try:
+                        self._engine(lines[:middle], source, target)
+                    except _Refused:
+                        high = middle
+                    else:
+                        low = middle
+                place = high - 1
                 if self._strict or len(dropped) > 8:
                     raise ArgumentError(
                         "{of}: statement {lines} cannot be applied: {refused}",
@@ -286,19 +296,6 @@ class _Statements:
                 dropped.append(lines.pop(place))
             else:
                 return lines, [f"{self._of}: not applied: {line!r}" for line in dropped]
-
-    def _blamed(self, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> int:
-        """The first statement with which reading fails."""
-        low, high = 0, len(lines)
-        while high - low > 1:
-            middle = (low + high) // 2
-            try:
-                self._engine(lines[:middle], source, target)
-            except _Refused:
-                high = middle
-            else:
-                low = middle
-        return high - 1
 
     def _engine(self, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> dict[str, list[tuple[str, _Part]]]:
         """For each weight of the target in the statements, the parts of sources that it is made of."""

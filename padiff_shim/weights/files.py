@@ -288,7 +288,22 @@ def read_file(path: Path) -> tuple[dict[str, Any], str | None]:
             return _safetensors(path)
         if path.suffix == ".pdparams":
             return _checked(_of_paddle(path), path), "paddle"
-        return _checked(_of_torch(path), path), "torch"
+        # What ``torch.save`` wrote, which compresses nothing: what unpacks to more than the file holds would take any memory.
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as file:
+                unpacked = sum(entry.file_size for entry in file.infolist())
+                if unpacked > path.stat().st_size:
+                    raise FileError(
+                        "{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has",
+                        path=path,
+                        unpacked=unpacked,
+                    )
+                for name in file.namelist():
+                    if name.endswith("data.pkl"):
+                        try_for_torch(file.read(name))
+        else:
+            try_for_torch(path.read_bytes(), _BEFORE_ZIP)
+        return _checked(torch.load(path, map_location="cpu", weights_only=True), path), "torch"
     except (ArgumentError, FileError, MissingFrameworkError):
         raise
     except OSError as error:
@@ -367,25 +382,6 @@ def _safetensors(path: Path) -> tuple[dict[str, Any], str | None]:
 def _natural(name: str) -> list[tuple[int, str]]:
     """The order of names in which layer 10 comes after layer 9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
-
-
-def _of_torch(path: Path) -> Any:
-    """What ``torch.save`` wrote, which compresses nothing: what unpacks to more than the file holds would take any memory."""
-    if zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as file:
-            unpacked = sum(entry.file_size for entry in file.infolist())
-            if unpacked > path.stat().st_size:
-                raise FileError(
-                    "{path} is no file of torch.save: it unpacks to {unpacked:,} bytes, more than it has",
-                    path=path,
-                    unpacked=unpacked,
-                )
-            for name in file.namelist():
-                if name.endswith("data.pkl"):
-                    try_for_torch(file.read(name))
-    else:
-        try_for_torch(path.read_bytes(), _BEFORE_ZIP)
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _of_paddle(path: Path) -> Any:

@@ -43,13 +43,10 @@ class Candidates:
 
     def name(self, node: LayerNode) -> str:
         """A layer's name in the scope."""
-        return name_in(node, self.tscope if any(node is torch_node for torch_node in self.ts) else self.pscope)
-
-
-def name_in(node: LayerNode, scope: str) -> str:
-    """A layer's name in a scope; a unit of one bare weight has the weight's name."""
-    inner = node.slots[0].weight if node.virtual and len(node.slots) == 1 and not node.kind else None
-    return tree.relative(inner.name, scope) if inner else "" if node.path == scope else tree.relative(node.path, scope)
+        # A layer's name in a scope; a unit of one bare weight has the weight's name
+        scope = self.tscope if any(node is torch_node for torch_node in self.ts) else self.pscope
+        inner = node.slots[0].weight if node.virtual and len(node.slots) == 1 and not node.kind else None
+        return tree.relative(inner.name, scope) if inner else "" if node.path == scope else tree.relative(node.path, scope)
 
 
 @remembered
@@ -157,11 +154,7 @@ def assign(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates, ranks: Bu
     if len(set(tnames)) == len(ts) and sorted(tnames) == sorted(pnames):
         note = "" if tnames == pnames else NAMES
         return [(node, ps[pnames.index(name)], note) for node, name in zip(ts, tnames)]
-    return _by_telling_words(ts, ps, pool, ranks)
-
-
-def _by_telling_words(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates, ranks: BuildOrder) -> Pairs:
-    """By the words that both sides use, and the other layers in order of construction."""
+    # By the words that both sides use, and the other layers in order of construction
     groups_t, groups_p = (grouped(nodes, lambda node: tree.telling_words(pool.name(node))) for nodes in (ts, ps))
     left_t, left_p, pairs = list(ts), list(ps), []  # type: list[LayerNode], list[LayerNode], Pairs
     for words, torch_nodes in groups_t.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import re
@@ -18,7 +17,7 @@ import torch
 from ..arguments import no_model
 from ..arguments import path as checked_path
 from ..errors import ArgumentError, described
-from ..frameworks.memory import to_torch
+from ..frameworks.memory import dtype_of, to_torch
 from ..text import tr
 from .files import read_file, refuse_dicts_within
 from .tree import (
@@ -50,27 +49,7 @@ def framework_of(tensor: Any) -> str | None:
 
 def weight_of(name: str, tensor: Any, framework: str, buffer: bool = False) -> Weight:
     """The description of a parameter, buffer or entry of a state dict."""
-    _refuse(name, tensor)
-    trainable = tensor.requires_grad if isinstance(tensor, torch.Tensor) else not getattr(tensor, "stop_gradient", True)
-    return Weight(name, tuple(map(int, tensor.shape)), dtype_name(tensor), buffer, bool(trainable), _memory(tensor))
-
-
-def dtype_name(tensor: Any) -> str:
-    """The dtype's name, the same in both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
-    name = _name_of(tensor.dtype)
-    return "bfloat16" if name == "uint16" and isinstance(tensor, np.ndarray) else name
-
-
-@functools.cache
-def _name_of(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
-
-
-_PLAIN = (torch.nn.Parameter, torch.Tensor)
-
-
-def _refuse(name: str, tensor: Any) -> None:
-    """Raise for a tensor that holds no plain values of its own."""
+    # Raise for a tensor that holds no plain values of its own
     why = None
     if isinstance(tensor, torch.Tensor):
         if tensor.is_meta:
@@ -94,6 +73,17 @@ def _refuse(name: str, tensor: Any) -> None:
         why = tr("is a {type}, not a tensor", type=type(tensor).__name__)
     if why:
         raise ArgumentError("weight {name} {why}", name=repr(name), why=why)
+    trainable = tensor.requires_grad if isinstance(tensor, torch.Tensor) else not getattr(tensor, "stop_gradient", True)
+    return Weight(name, tuple(map(int, tensor.shape)), dtype_name(tensor), buffer, bool(trainable), _memory(tensor))
+
+
+def dtype_name(tensor: Any) -> str:
+    """The dtype's name, the same in both frameworks. NumPy has no bfloat16; its uint16 stands for it, as in Paddle."""
+    name = dtype_of(tensor.dtype)
+    return "bfloat16" if name == "uint16" and isinstance(tensor, np.ndarray) else name
+
+
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
 
 
 def _memory(tensor: Any) -> Any:

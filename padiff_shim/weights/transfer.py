@@ -332,7 +332,16 @@ class _Draft:
         mapping = Mapping(self.source.framework, self._in_order(pairs), layers, left, settled, self.notes)
         _say_ties(mapping, self.weights)
         mapping.notes += _padding(layers, self.paddle)
-        self._refuse_unapplied(mapping)
+        # Raise for a rule that was not applied
+        optional = {name for side in self.weights.values() for name, weight in side.items() if weight.optional}
+        reasons = [
+            tr("rule {pattern} was not applied", pattern=repr(rule.pattern))
+            + (f" to {name}: {explain.unpaired(name, mapping, self.weights)}" if name else "")
+            for rule, name in self.rules.unapplied(name for name in self.names if name not in self.out)
+            if name not in optional
+        ]
+        if reasons:
+            raise TransferError("\n".join(map(str, [*dict.fromkeys(reasons), tr("nothing was written")])), mapping)
         return mapping
 
     def _ruled(self, pair: Pair) -> Pair:
@@ -386,18 +395,6 @@ class _Draft:
         framework = self.source.framework
         order = {name: place for place, name in enumerate(self.weights[framework])}
         return sorted(pairs, key=lambda pair: (order.get(pair.name(framework), len(order)), _place(pair.slot(framework))))
-
-    def _refuse_unapplied(self, mapping: Mapping) -> None:
-        """Raise for a rule that was not applied."""
-        optional = {name for side in self.weights.values() for name, weight in side.items() if weight.optional}
-        reasons = [
-            tr("rule {pattern} was not applied", pattern=repr(rule.pattern))
-            + (f" to {name}: {explain.unpaired(name, mapping, self.weights)}" if name else "")
-            for rule, name in self.rules.unapplied(name for name in self.names if name not in self.out)
-            if name not in optional
-        ]
-        if reasons:
-            raise TransferError("\n".join(map(str, [*dict.fromkeys(reasons), tr("nothing was written")])), mapping)
 
 
 def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:

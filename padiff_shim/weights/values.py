@@ -70,7 +70,8 @@ def prepared(mapping: Mapping, src: WeightSide, dst: WeightSide) -> list[Write]:
     return list(writes.values())
 
 
-def _target(name: str, dst: WeightSide) -> torch.Tensor:
+def _made(name: str, pairs: list[Pair], src: WeightSide, dst: WeightSide) -> Write:
+    """The write of one weight of the target."""
     tensor = dst.tensors[name]
     if not getattr(getattr(tensor, "flags", None), "writeable", True):
         raise TransferError("{name} cannot be written: the array is read-only", name=name)
@@ -79,12 +80,7 @@ def _target(name: str, dst: WeightSide) -> torch.Tensor:
         raise TransferError("{name} cannot be written: it was made in torch.inference_mode()", name=name)
     if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape)):
         raise TransferError("{name} cannot be written: several of its elements share memory (it was expanded)", name=name)
-    return target
-
-
-def _made(name: str, pairs: list[Pair], src: WeightSide, dst: WeightSide) -> Write:
-    """The write of one weight of the target."""
-    target = _target(name, dst)
+    target = target
     pair, slot = pairs[0], pairs[0].slot(dst.framework)
     if len(pairs) == 1 and (not slot.steps if pair.rule is None else slot.whole):
         value = _value(pair, src, dst.framework)
@@ -338,7 +334,18 @@ class Trials:
         heads: set[int] = set()
         for scope in self._scopes(choice):
             for side, path in self._both(scope):
-                heads |= _head_counts(side.objects[path])
+                # The numbers in a layer and its configuration whose names mean heads or groups
+                layer = side.objects[path]
+                attribute_dicts = [
+                    vars(layer),
+                    *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__")),
+                ]
+                heads |= {
+                    value
+                    for attributes in attribute_dicts
+                    for name, value in attributes.items()
+                    if isinstance(value, int) and not isinstance(value, bool) and re.search("head|group|kv", name)
+                }
         return tuple(sorted(choice.ways, key=lambda way: way.groups > 1 and way.groups not in heads))
 
     def _scopes(self, choice: Choice) -> Iterator[tuple[str, str]]:
@@ -517,20 +524,6 @@ def _assumptions(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
         first = next(choice for choice in choices if choice.key == key)
         for way in first.ways[:_FEWEST]:
             yield [choice.decided(way.label) if choice.key == key else choice for choice in choices]
-
-
-def _head_counts(layer: Any) -> set[int]:
-    """The numbers in a layer and its configuration whose names mean heads or groups."""
-    attribute_dicts = [
-        vars(layer),
-        *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__")),
-    ]
-    return {
-        value
-        for attributes in attribute_dicts
-        for name, value in attributes.items()
-        if isinstance(value, int) and not isinstance(value, bool) and re.search("head|group|kv", name)
-    }
 
 
 def _decided(choice: Choice, label: str, reason: str) -> Choice:

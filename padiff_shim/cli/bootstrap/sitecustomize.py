@@ -50,12 +50,6 @@ def after(module: str, name: str, action: "Callable[[], object]") -> bool:
     return True
 
 
-def _imported() -> None:
-    """Paddle has been imported."""
-    if not _entered():
-        after(SPAWN, "_set_trainer_env", _entered)
-
-
 def _entered() -> bool:
     """Open the mode, if this process is a rank, and not the one that the run itself is."""
     import json
@@ -116,7 +110,9 @@ class _Loader:
         except BaseException:
             sys.meta_path.insert(0, self._lookout)  # the program may try again
             raise
-        _imported()
+        # Paddle has been imported
+        if not _entered():
+            after(SPAWN, "_set_trainer_env", _entered)
 
 
 def _begin() -> None:
