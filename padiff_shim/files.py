@@ -126,18 +126,13 @@ class Scratch:
     def __init__(self) -> None:
         self._home = _home()  # held, so that it stays as long
         self.path = Path(tempfile.mkdtemp(dir=self._home.path))
-        self.close = weakref.finalize(self, _remove, self.path, os.getpid())
+        self.close = weakref.finalize(self, _leave, self.path, None, os.getpid())
 
     def __enter__(self) -> Path:
         return self.path
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _remove(path: Path, process: int) -> None:
-    if os.getpid() == process:
-        shutil.rmtree(path, ignore_errors=True)
 
 
 class _Home:

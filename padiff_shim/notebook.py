@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from typing import Any
@@ -26,6 +27,7 @@ def display(text: str, name: str, *, update: bool) -> None:
     _shell().display_pub.publish({"text/plain": text}, transient={"display_id": name}, update=update)
 
 
+@functools.lru_cache(maxsize=4096)  # each call of a run asks for its line
 def cell(file: str) -> str:
     """``"Cell In[2]"`` if ``file`` is what Python calls the code of a cell, else "".
 

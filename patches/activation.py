@@ -42,7 +42,6 @@ softmax = op(
 
 @op(
     "x mask",
-    tensors=2,
     legacy=True,
     faults={"clip=-64": Fault(lambda own, x, mask: torch.softmax(clip(x + mask.detach(), -1), -1))},
 )
@@ -194,7 +193,7 @@ glu = op(
 )(F.glu)
 
 
-@op("x y=None", tensors=2, promote="same", samples=(Sample((3, 4)), Sample((2, 3, 4), (2, 3, 4)), Sample((3, 4), (3, 4))))
+@op("x y=None", promote="same", samples=(Sample((3, 4)), Sample((2, 3, 4), (2, 3, 4)), Sample((3, 4), (3, 4))))
 def swiglu(x: torch.Tensor, y: torch.Tensor | None) -> torch.Tensor:
     """silu(x) * y; without y the two halves of x."""
     if y is None:
@@ -225,7 +224,6 @@ def _grouped(x: torch.Tensor, groups: int, axis: int) -> torch.Tensor:
 
 @op(
     'x weight|alpha data_format="NCHW" mode="all"',
-    tensors=2,
     legacy='prelu: x weight data_format="NCHW" mode="all"',
     limits=KernelLimits(wanting=0),
     samples=(

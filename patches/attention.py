@@ -81,7 +81,6 @@ def _clipped(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tens
 @op(
     "query key value attn_mask=None dropout_p=0.0 is_causal=False training=True backend=None scale=None enable_gqa=True",
     amp="flash_attn",
-    tensors=4,
     promote="same",
     random=lambda query, key, value, mask, dropout, causal, training, *rest: bool(dropout and training),
     python="paddle.nn.functional.scaled_dot_product_attention",
@@ -121,7 +120,6 @@ def scaled_dot_product_attention(
     "query key value dropout=0.0 causal=False return_softmax=False fixed_seed_offset=None rng_name='' training=True "
     "softmax_scale=None",
     amp="flash_attn",
-    tensors=3,
     promote="same",
     random=lambda query, key, value, dropout, causal, softmax, offset, name, training, scale: bool(dropout and training),
     results=("out", "softmax"),
@@ -166,7 +164,6 @@ _MADE_BY_LAYOUT: dict[str, Any] = {
 
 @op(
     _FLASHMASK,
-    tensors=4,
     integers=("startend_row_indices",),
     random=lambda query, key, value, indices, dropout, causal, window, lse, seed, offset, name, training, *rest: bool(
         dropout and training
@@ -228,7 +225,6 @@ _UNPADDED = (
 
 @op(
     _UNPADDED,
-    tensors=5,
     integers=("cu_seqlens_q", "cu_seqlens_k"),
     random=lambda query, key, value, starts, others, rows, columns, scale, dropout, causal, softmax, offset, name, training: bool(
         dropout and training

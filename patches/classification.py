@@ -176,7 +176,6 @@ def _torchs(
     'input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0 '
     "counts_all=True",
     door='input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
-    tensors=3,
     amp="softmax_with_cross_entropy",
     probes={"counts_all": _counts_all},
     definition=Definition(_torchs, differs=_remains),
@@ -243,7 +242,6 @@ def cross_entropy(
 
 @op(
     "input label soft_label=False use_softmax=True numeric_stable_mode=True ignore_index=-100 axis=-1",
-    tensors=2,
     integers=("label",),
     results=("softmax", "loss"),
     promote="same",
@@ -284,7 +282,6 @@ def _torchs_nll_loss(
 
 @loss(
     'input label weight=None ignore_index=-100 reduction="mean"',
-    tensors=3,
     definition=Definition(_torchs_nll_loss),
     differs=_none_counts,
     limits=KernelLimits(once=True),
@@ -307,7 +304,6 @@ def nll_loss(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, 
 
 @loss(
     'log_probs labels input_lengths label_lengths blank=0 reduction="mean" norm_by_times=False zero_infinity=False',
-    tensors=4,
     amp="warpctc",
     unread=("labels", "input_lengths", "label_lengths"),  # copies of them are
     note="of logits; a row that no path fits is 0, without gradient; with norm_by_times a row's gradient is divided by its length",

@@ -67,7 +67,6 @@ def cholesky(x: torch.Tensor, upper: bool) -> torch.Tensor:
 
 @op(
     "x y upper=True transpose=False unitriangular=False",
-    tensors=2,
     legacy=True,
     samples=each(
         (Sample((3, 3), (3, 2), positive=True),), upper=(True, False), transpose=(True, False), unitriangular=(True, False)
@@ -83,7 +82,6 @@ def triangular_solve(x: torch.Tensor, y: torch.Tensor, upper: bool, transpose: b
 
 @op(
     "x y upper=False",
-    tensors=2,
     legacy=True,
     samples=each((Sample((3, 2), (3, 3), positive=True),), upper=(True, False)),
     deviations={"gradient": "of a factor that is not 0 outside of its triangle, Paddle's gradient is wrong inside, too"},
@@ -201,7 +199,6 @@ eigvals = op("x", name="eigvals", legacy=True, promote="same", complex=True, gra
 
 @op(
     "b lu pivots trans='N'",
-    tensors=3,
     legacy=True,
     promote="same",
     samples=each((Sample((3, 2), Floats((3, 3), 0.5, 2), Ints((3,), 1, 4, "int32")),), trans=("N", "T")),
@@ -216,7 +213,6 @@ def lu_solve(b: torch.Tensor, lu: torch.Tensor, pivots: torch.Tensor, trans: str
 
 @op(
     "x y rcond=None driver=None",
-    tensors=2,
     promote="same",
     python="paddle.linalg.lstsq",
     results=("solution", "residuals", "rank", "singular_values"),
@@ -272,7 +268,7 @@ householder_product = _whole("householder_product", "x tau", tensors=2, overwrit
 )
 
 
-@_whole("ormqr", "x tau y left=True transpose=False", tensors=3, overwrites=("x",), note=_OVERWRITES)
+@_whole("ormqr", "x tau y left=True transpose=False", overwrites=("x",), note=_OVERWRITES)
 def ormqr(x: torch.Tensor, tau: torch.Tensor, y: torch.Tensor, left: bool, transpose: bool) -> torch.Tensor:
     """``torch.ormqr``; of a matrix that is not square Paddle takes as many columns as it has."""
     if x.shape[-2] != x.shape[-1]:

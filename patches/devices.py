@@ -25,7 +25,6 @@ def _rms_norm(x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None
 
 @op(
     "x scale epsilon=1e-05",
-    tensors=2,
     limits=KernelLimits(cpu=False),
     promote="none",
     results=("y", "invvar"),
@@ -46,7 +45,6 @@ def fused_rms_norm_ext(x: torch.Tensor, scale: torch.Tensor, epsilon: float) -> 
 
 @op(
     "x weight normalized_shape=[] epsilon=1e-05",
-    tensors=2,
     limits=KernelLimits(cpu=False),
     c=False,
     promote="same",
@@ -72,7 +70,6 @@ _HEADS, _GROUPED = (2, 5, 4, 6), (2, 5, 2, 6)
 
 @op(
     _ROTARY,
-    tensors=6,
     limits=KernelLimits(cpu=False),
     promote="same",
     results=("out_q", "out_k", "out_v"),
@@ -139,7 +136,6 @@ def _turned(x: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, neighbours: b
 
 @op(
     "x weight bias=None transpose_weight=False",
-    tensors=3,
     limits=KernelLimits(cpu=False),
     c=False,
     promote="same",
@@ -200,7 +196,6 @@ def fused_gemm_epilogue(x: Any, y: Any, bias: Any, trans_x: bool, trans_y: bool,
 fused_linear_activation = op(
     "x y bias trans_x=False trans_y=False activation=None",
     name="fused_linear_activation",
-    tensors=3,
     limits=KernelLimits(cpu=False),
     promote="same",
     python="paddle.incubate.nn.functional.fused_linear_activation",
@@ -212,7 +207,6 @@ fused_linear_activation = op(
 @op(
     "x bias dequant_scales shift smooth act_method='gelu' compute_dtype='default' quant_scale=-1.0 quant_round_type=0 "
     "quant_max_bound=0.0 quant_min_bound=0.0",
-    tensors=5,
     limits=KernelLimits(cpu=False),
     promote="same",
     gradient=False,

@@ -32,7 +32,6 @@ _NORMS = (  # without a residual Paddle leaves the second result unset
 
 @op(
     f"x bias residual norm_weight norm_bias epsilon=1e-05 residual_alpha=1.0 begin_norm_axis=1 {_QUANTISING}",
-    tensors=5,
     results=("out", "residual_out", "mean", "deviation"),
     unset={"residual_out": "x"},
     gradient=False,
@@ -68,7 +67,6 @@ _RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axi
 
 @op(
     _RMS_NORM,
-    tensors=5,
     doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
     unset={"residual_out": ""},

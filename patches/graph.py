@@ -70,7 +70,6 @@ def _rows(x: torch.Tensor, out_size: Any) -> int:
 @op(
     "x src_index dst_index reduce_op='SUM' out_size=[0]",
     amp="graph_send_recv",
-    tensors=3,
     promote="same",
     samples=each((Sample((4, 3), *EDGES),), reduce_op=("SUM", "MEAN")),
     **_EQUAL,
@@ -85,7 +84,6 @@ def send_u_recv(x: torch.Tensor, src_index: torch.Tensor, dst_index: torch.Tenso
 @op(
     "x y src_index dst_index message_op='ADD' reduce_op='SUM' out_size=[0]",
     amp="graph_send_ue_recv",
-    tensors=4,
     promote="same",
     samples=each((Sample((4, 3), (6, 3), *EDGES, positive=True),), message_op=("ADD", "MUL"), reduce_op=("SUM", "MEAN")),
     note="As send_u_recv; messages are made of a row of `x` and one of `y`.",
@@ -107,7 +105,6 @@ def send_ue_recv(
 @op(
     "x y src_index dst_index message_op='ADD'",
     amp="graph_send_uv",
-    tensors=4,
     promote="same",
     samples=each((Sample((4, 3), (5, 3), *EDGES, positive=True),), message_op=("ADD", "MUL")),
 )
@@ -119,7 +116,6 @@ def send_uv(x: torch.Tensor, y: torch.Tensor, src_index: torch.Tensor, dst_index
 
 @op(
     "x segment_ids pooltype='SUM'",
-    tensors=2,
     integers=("segment_ids",),
     promote="same",
     note="`paddle.geometric.segment_sum` and its like, as index_add and scatter_reduce over sorted ids.",

@@ -31,7 +31,6 @@ def whole(index: torch.Tensor) -> torch.Tensor:
 
 @op(
     "x index axis=0",
-    tensors=2,
     samples=(*ROWS, Sample((5, 3), Ints((), 0, 5))),
     **READ,
 )
@@ -43,20 +42,20 @@ def gather(x: torch.Tensor, index: torch.Tensor, axis: Any) -> torch.Tensor:
     return rows if index.ndim else rows.squeeze(axis)
 
 
-@op("x|input index axis|dim=0", tensors=2, samples=ROWS, **READ)
+@op("x|input index axis|dim=0", samples=ROWS, **READ)
 def index_select(x: torch.Tensor, index: torch.Tensor, axis: int) -> torch.Tensor:
     """``torch.index_select``."""
     with_axes(x)
     return torch.index_select(x, axis, index)
 
 
-@op("x index", tensors=2, samples=(Sample((5, 4, 3), Ints((6, 2), 0, 4)), Sample((5, 4), Ints((2, 3, 1), 0, 5))), **READ)
+@op("x index", samples=(Sample((5, 4, 3), Ints((6, 2), 0, 4)), Sample((5, 4), Ints((2, 3, 1), 0, 5))), **READ)
 def gather_nd(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """Torch's ``x[index]`` with one index for each leading axis."""
     return x[whole(index).unbind(-1)] if index.shape[-1] else x.expand(*index.shape[:-1], *x.shape).clone()
 
 
-@op("x index", tensors=2, samples=(Sample((3, 5), Ints((3, 4), 0, 5)),), unread=("x",), **READ)
+@op("x index", samples=(Sample((3, 5), Ints((3, 4), 0, 5)),), unread=("x",), **READ)
 def index_sample(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """``torch.gather`` from the rows of a matrix."""
     if len(x) != len(index):
@@ -66,7 +65,6 @@ def index_sample(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
 
 @op(
     "arr|x|input indices|index axis|dim",
-    tensors=2,
     samples=(Sample((3, 5), Ints((3, 4), 0, 5), axis=1), Sample((2, 4, 5), Ints((2, 6, 5), 0, 4), axis=1)),
     **READ,
 )
@@ -95,7 +93,6 @@ def _skipping(
 
 @op(
     "arr|x indices value|values axis reduce='assign' include_self=True",
-    tensors=3,
     promote="same",
     samples=(_PUT.also(reduce="add"), _PUT.also(reduce="add", include_self=False), _PUT.also(reduce="amax")),
     faults={"nan-skipped": Fault(_skipping)},
@@ -114,7 +111,6 @@ def put_along_axis(
 
 @op(
     "x index updates overwrite=True",
-    tensors=3,
     unread=("updates",),  # Torch keeps them for their shape
     promote="same",
     samples=(Sample((5, 3), Ints((4,), 0, 5), (4, 3), overwrite=False), Sample((4,), Ints((6,), 0, 4), (6,), overwrite=False)),
@@ -130,7 +126,6 @@ def scatter(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor, overwri
 
 @op(
     "x index updates",
-    tensors=3,
     promote="same",
     samples=(Sample((5, 4, 3), Ints((6, 2), 0, 4), (6, 3)), Sample((5,), Ints((7, 1), 0, 5), (7,))),
 )
@@ -145,7 +140,6 @@ def scatter_nd_add(x: torch.Tensor, index: torch.Tensor, updates: torch.Tensor) 
 
 @op(
     "x|input index add_value|source axis|dim",
-    tensors=3,
     inplace=True,
     promote="same",
     unread=("add_value",),
@@ -192,7 +186,6 @@ def _torchs_embedding(x: torch.Tensor, weight: torch.Tensor, padding_idx: int, s
 @op(
     "x weight padding_idx=-1 sparse=False",
     amp="lookup_table_v2",
-    tensors=2,
     promote="same",
     definition=Definition(_torchs_embedding),
     differs=_padded,
@@ -223,7 +216,6 @@ def _as_asked(output_size: int, size: int) -> None:
 
 @op(
     "x|input repeats axis|dim=0 output_size=-1",
-    tensors=2,
     samples=(Sample((3, 2), Ints((3,), 1, 4)), Sample((2, 4), Ints((4,), 0, 3), axis=1)),
     **READ,
 )

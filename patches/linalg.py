@@ -28,7 +28,6 @@ MATRICES = (
 
 @op(
     "x|input y|other transpose_x=False transpose_y=False",
-    tensors=2,
     doors=(operator("matmul"), operator("rmatmul", "y x")),
     legacy="matmul_v2: x y transpose_x|trans_x=False transpose_y|trans_y=False",
     model=models.Matmul(),
@@ -56,7 +55,7 @@ mv = op(
 )(torch.mv)
 
 
-@op("x|input y|tensor", tensors=2, legacy=True, model=models.Dot(), samples=(Sample((7,), (7,)), Sample((3, 5), (3, 5))))
+@op("x|input y|tensor", legacy=True, model=models.Dot(), samples=(Sample((7,), (7,)), Sample((3, 5), (3, 5))))
 def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """Inner product of vectors, or row by row of two matrices."""
     with_axes(x, y)
@@ -66,7 +65,6 @@ def dot(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 @op(
     "input x y beta=1.0 alpha=1.0",
-    tensors=3,
     inplace=True,
     legacy="addmm: input x y beta|Beta=1.0 alpha|Alpha=1.0",
     model=models.Addmm(),
@@ -80,7 +78,6 @@ def addmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, al
 
 @op(
     "input x y beta=1.0 alpha=1.0",
-    tensors=3,
     inplace=True,
     legacy="baddbmm: input x y beta|Beta=1.0 alpha|Alpha=1.0",
     model=models.Addmm(),
@@ -130,7 +127,6 @@ def multi_dot(operands: Sequence[torch.Tensor]) -> torch.Tensor:
 
 @op(
     "x y x_num_col_dims=1 y_num_col_dims=1",
-    tensors=2,
     legacy="mul: x y * x_num_col_dims=1 y_num_col_dims=1",
     samples=(Sample((2, 3, 4), (12, 5)), Sample((2, 3, 4), (2, 2, 3), x_num_col_dims=2, y_num_col_dims=2)),
 )

@@ -11,7 +11,6 @@ from padiff_shim.table.op import Sample, c_op, function, op
 
 @op(
     "x|input weight bias=None transpose_weight=False",
-    tensors=3,
     c=False,
     # The function itself: on a CUDA wheel it reaches linear_v2 or plain matmul, where its meaning is lost.
     doors=(

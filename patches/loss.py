@@ -44,14 +44,14 @@ def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
     return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
-@loss('input label reduction="mean"', tensors=2, samples=_BROADCAST)
+@loss('input label reduction="mean"', samples=_BROADCAST)
 def mse_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.mse_loss``; Paddle broadcasts."""
     x, label = torch.broadcast_tensors(x, label)
     return F.mse_loss(x, label, reduction=reduction)
 
 
-@loss('input label reduction="mean"', tensors=2, samples=_BROADCAST, ties=Kinks(together=True))
+@loss('input label reduction="mean"', samples=_BROADCAST, ties=Kinks(together=True))
 def l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.l1_loss``; Paddle broadcasts."""
     x, label = torch.broadcast_tensors(x, label)
@@ -60,7 +60,6 @@ def l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tenso
 
 @loss(
     'input label reduction="mean" delta=1.0 is_huber=True',
-    tensors=2,
     samples=each(_REDUCED, delta=(1.0, 0.3)) + each(_REDUCED[:1], delta=(0.3,), is_huber=(False,)),
     deviations=ROUNDED,
 )
@@ -71,7 +70,7 @@ def smooth_l1_loss(x: torch.Tensor, label: torch.Tensor, reduction: str, delta: 
     return F.huber_loss(x, label, reduction, delta) if huber else F.smooth_l1_loss(x, label, reduction=reduction, beta=delta)
 
 
-@op("input label delta", tensors=2, samples=each((Sample((3, 4), (3, 4)),), delta=(1.0, 0.3)), deviations=ROUNDED)
+@op("input label delta", samples=each((Sample((3, 4), (3, 4)),), delta=(1.0, 0.3)), deviations=ROUNDED)
 def huber_loss(x: torch.Tensor, label: torch.Tensor, delta: float) -> torch.Tensor:
     """``torch.nn.functional.huber_loss``."""
     alike(x, label)
@@ -81,7 +80,7 @@ def huber_loss(x: torch.Tensor, label: torch.Tensor, delta: float) -> torch.Tens
 _DIVERGENCE = each((Sample((3, 4), Floats((3, 4), 0.1, 1.0)),), reduction=(*REDUCTIONS, "batchmean"))
 
 
-@loss('input label reduction="mean" log_target=False', tensors=2, samples=each(_DIVERGENCE, log_target=(False, True)))
+@loss('input label reduction="mean" log_target=False', samples=each(_DIVERGENCE, log_target=(False, True)))
 def kl_div(x: torch.Tensor, label: torch.Tensor, reduction: str, log_target: bool) -> torch.Tensor:
     """``torch.nn.functional.kl_div``, without its warning."""
     alike(x, label)
@@ -101,7 +100,6 @@ _SHARES = (Floats((3, 4), 0.1, 0.9), Floats((3, 4), 0.0, 1.0))
 
 @loss(
     'input label weight=None reduction="mean"',
-    tensors=3,
     samples=each((Sample(*_SHARES), Sample(*_SHARES, Floats((4,), 0.5, 2.0))), reduction=REDUCTIONS),
     faults=_LOGARITHM,
 )
@@ -113,7 +111,7 @@ def binary_cross_entropy(x: torch.Tensor, label: torch.Tensor, weight: torch.Ten
     return F.binary_cross_entropy(x, label.detach(), weight, reduction=reduction)
 
 
-@op("input label", tensors=2, inplace=True, legacy=True, samples=(Sample(*_SHARES),), faults=_LOGARITHM)
+@op("input label", inplace=True, legacy=True, samples=(Sample(*_SHARES),), faults=_LOGARITHM)
 def bce_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """``torch.nn.functional.binary_cross_entropy``."""
     alike(x, label)
@@ -127,7 +125,6 @@ WEIGHTS = Floats((4,), 0.5, 2.0)
 @loss(
     'logit label weight=None pos_weight=None reduction="mean"',
     door='logit label weight=None reduction="mean" pos_weight=None',
-    tensors=4,
     samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS), Sample(*LOGITS, None, WEIGHTS)), reduction=REDUCTIONS),
     faults=logits_at_zero(1),
     note="weights of positives weigh the whole of their loss, as in Torch and Paddle 3; Paddle 2.6 leaves a part out",
@@ -147,7 +144,6 @@ def binary_cross_entropy_with_logits(
 @op(
     "x label pos_weight=None normalize=False ignore_index=-100",
     inplace=True,
-    tensors=3,
     samples=(Sample(*LOGITS), Sample((3, 4), Floats((3, 4), 0, 1), normalize=True), Sample(*LOGITS, Floats((3, 4), 0.5, 2))),
     faults=logits_at_zero(0),
 )
@@ -170,7 +166,6 @@ def sigmoid_cross_entropy_with_logits(
 
 @op(
     "label prior_dist=None epsilon=0.0",
-    tensors=2,
     samples=each((Sample((3, 4)), Sample((3, 4), (1, 4))), epsilon=(0.1,)),
     deviations=ROUNDED,
     faults=SMOOTHED,
@@ -183,7 +178,7 @@ def label_smooth(label: torch.Tensor, prior: torch.Tensor | None, epsilon: float
     return (1 - epsilon) * label + share
 
 
-@op("input label epsilon=0.0001", tensors=2, legacy=True, samples=(Sample(Floats((5, 1), 0.1, 0.9), Floats((5, 1), 0, 1)),))
+@op("input label epsilon=0.0001", legacy=True, samples=(Sample(Floats((5, 1), 0.1, 0.9), Floats((5, 1), 0, 1)),))
 def log_loss(x: torch.Tensor, label: torch.Tensor, epsilon: float) -> torch.Tensor:
     """The cross entropy of two classes, step by step: epsilon is added to both probabilities."""
     alike(x, label)
@@ -194,7 +189,6 @@ def log_loss(x: torch.Tensor, label: torch.Tensor, epsilon: float) -> torch.Tens
 
 @loss(
     'input label variance full=False epsilon=1e-06 reduction="mean"',
-    tensors=3,
     samples=each(
         (Sample((3, 4), (3, 4), Floats((3, 4), 0.5, 2)), Sample((3, 4), (3, 4), Floats((3, 1), 0.5, 2))),
         full=(False, True),
@@ -211,7 +205,6 @@ def gaussian_nll_loss(
 
 @loss(
     'input label log_input=True full=False epsilon=1e-08 reduction="mean"',
-    tensors=2,
     samples=each(
         (Sample(Floats((3, 4), 0.1, 2), Floats((3, 4), 0, 4)),), log_input=(True, False), full=(False, True), reduction=REDUCTIONS
     ),

@@ -21,7 +21,7 @@ from .loss import LOGITS, REDUCTIONS, WEIGHTS, loss, reduced
 _MARGIN = Kinks(reach=4)  # what a pair lacks to it is computed
 
 
-@op("logits labels", tensors=2, legacy=True, copies_result=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),), ties=_MARGIN)
+@op("logits labels", legacy=True, copies_result=True, samples=(Sample((5, 1), Floats((5, 1), 0, 1)),), ties=_MARGIN)
 def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
     """Of labels 0 and 1: what the logit lacks to 1, on its label's side."""
     alike(x, label)
@@ -31,7 +31,6 @@ def hinge_loss(x: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
 
 @loss(
     'input other label margin=0.0 reduction="mean"',
-    tensors=3,
     samples=each((Sample((3, 4), (3, 4), (3, 4)),), margin=(0.0, 0.5), reduction=REDUCTIONS),
     ties=Kinks(together=True, reach=4),
 )
@@ -45,7 +44,6 @@ def margin_ranking_loss(x: torch.Tensor, other: torch.Tensor, label: torch.Tenso
 
 @loss(
     'input label margin=1.0 reduction="mean"',
-    tensors=2,
     samples=each((Sample((3, 4), Ints((3, 4), 0, 2)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
     ties=_MARGIN,
 )
@@ -60,7 +58,6 @@ def hinge_embedding_loss(x: torch.Tensor, label: torch.Tensor, margin: float, re
 
 @loss(
     'input1 input2 label margin=0.0 reduction="mean"',
-    tensors=3,
     samples=each(
         (Sample((3, 4), (3, 4), Ints((3,), 1, 2)), Sample((3, 4), (3, 4), Ints((3,), -1, 0))),
         margin=(0.0, 0.3),
@@ -85,7 +82,6 @@ def cosine_embedding_loss(x: torch.Tensor, y: torch.Tensor, label: torch.Tensor,
 @loss(
     'input positive negative margin=1.0 p=2.0 epsilon=1e-06 swap=False reduction="mean"',
     amp="p_norm",  # the lists name triplet_margin_loss, but Paddle has no such kernel
-    tensors=3,
     copies_result=True,
     samples=each((Sample((3, 4), (3, 4), (3, 4)),), p=(2.0, 1.0), swap=(False, True), reduction=REDUCTIONS),
     faults=TRIPLET,
@@ -114,7 +110,6 @@ def triplet_margin_loss(
 
 @loss(
     'input label reduction="mean"',
-    tensors=2,
     samples=each((Sample((3, 4), Floats((3, 4), -1, 1)), Sample((3, 4), Ints((3, 4), -1, 0))), reduction=REDUCTIONS),
     faults={"log(1+exp)": Fault(logarithm_of_sum, precision=True)},
 )
@@ -129,7 +124,6 @@ def soft_margin_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> to
 
 @loss(
     'input label weight=None reduction="mean"',
-    tensors=3,
     samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS)), reduction=REDUCTIONS),
 )
 def multi_label_soft_margin_loss(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, reduction: str) -> torch.Tensor:
@@ -143,7 +137,6 @@ _TRIPLET = 'input positive negative distance_function=None margin=1.0 swap=False
 
 @op(
     _TRIPLET,
-    tensors=3,
     c=False,
     promote="same",
     copies_result=True,
@@ -168,7 +161,6 @@ _NUMBERS = Ints((3,), 0, 4)
 @loss(
     'input label weight=None p=1 margin=1.0 reduction="mean"',
     door='input label p=1 margin=1.0 weight=None reduction="mean"',
-    tensors=3,
     samples=(
         *each((Sample((3, 4), _NUMBERS),), p=(1, 2), reduction=REDUCTIONS),
         Sample((3, 4), _NUMBERS, margin=0.3),
@@ -192,7 +184,7 @@ def multi_margin_loss(
     return F.multi_margin_loss(x, label, p, margin, weight, reduction=reduction)
 
 
-@loss('input label reduction="mean"', tensors=2, samples=each((Sample((3, 4), Ints((3, 4), -1, 4)),), reduction=REDUCTIONS))
+@loss('input label reduction="mean"', samples=each((Sample((3, 4), Ints((3, 4), -1, 4)),), reduction=REDUCTIONS))
 def multi_label_margin_loss(x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
     """``torch.nn.functional.multilabel_margin_loss``."""
     return F.multilabel_margin_loss(x, label.long(), reduction=reduction)

@@ -190,7 +190,6 @@ hypot = binary(
 
 @op(
     "x|input y|other",
-    tensors=2,
     legacy=True,
     samples=(Sample((3, 4), (3, 4)), Sample((), ())),
     elementwise=True,
@@ -207,7 +206,6 @@ def atan2(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     "x y weight",
     inplace=True,
     legacy=True,
-    tensors=3,
     samples=(
         Sample((3, 4), (3, 4), (3, 4)),
         Sample((3, 4), (4,), ()),

@@ -146,7 +146,6 @@ def diag(x: torch.Tensor, offset: int, padding_value: float) -> torch.Tensor:
 
 @op(
     "condition x|input y|other",
-    tensors=3,
     samples=(Sample(Bools((3, 4)), (3, 4), (3, 4)), Sample(Bools((2, 3)), (2, 3), (2, 3))),
     **MOVED,
 )

@@ -22,7 +22,6 @@ from ._windows import to_first, to_last
 
 @op(
     "x scale=None bias=None epsilon=1e-5 begin_norm_axis=1",
-    tensors=3,
     promote="none",
     unread=("bias",),
     model=models.LayerNorm(),
@@ -264,7 +263,6 @@ def spectral_norm(weight: Any, u: Any, v: Any, dim: int, power_iters: int, eps: 
 
 @op(
     "v g dim",
-    tensors=2,
     promote="same",
     python="paddle.nn.utils.weight_norm_hook._weight_norm",
     samples=(

@@ -195,7 +195,7 @@ def multinomial(x: torch.Tensor, num_samples: Any, replacement: bool) -> torch.T
 poisson = op("x", random=always)(torch.poisson)
 
 
-@op("count prob", tensors=2, random=always, gradient=False)
+@op("count prob", random=always, gradient=False)
 def binomial(count: torch.Tensor, prob: torch.Tensor) -> torch.Tensor:
     """``torch.binomial``, which counts in the dtype of the probabilities."""
     return torch.binomial(count.to(prob.dtype), prob).long()

@@ -111,7 +111,7 @@ def nanmean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     return torch.nanmean(x, axes(axis, x.ndim), keepdim)
 
 
-@op("x target", tensors=2, promote="same", legacy=True, unread=("target",), samples=(Sample((2, 3, 4), (3, 1)), Sample((3, 4), ())))
+@op("x target", promote="same", legacy=True, unread=("target",), samples=(Sample((2, 3, 4), (3, 1)), Sample((3, 4), ())))
 def reduce_as(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """``Tensor.sum_to_size``."""
     return x.sum_to_size(target.shape)

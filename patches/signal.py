@@ -96,7 +96,6 @@ def _window(
 
 @op(
     "x window n_fft hop_length=None win_length=None center=True pad_mode='reflect' normalized=False onesided=None",
-    tensors=2,
     c=False,
     promote="same",
     complex=True,
@@ -125,7 +124,6 @@ def stft(
 
 @op(
     "x window n_fft hop_length=None win_length=None center=True normalized=False onesided=True length=None return_complex=False",
-    tensors=2,
     c=False,
     promote="same",
     complex=True,

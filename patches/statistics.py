@@ -70,7 +70,6 @@ _MODE = "use_mm_for_euclid_dist_if_necessary"
 
 @op(
     f"x y p=2.0 compute_mode={_MODE!r}",
-    tensors=2,
     promote="same",
     copies_result=True,
     amp="matmul_v2",

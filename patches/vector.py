@@ -151,7 +151,6 @@ renorm = op(
 
 @op(
     "x y p=2.0",
-    tensors=2,
     legacy=True,
     note="of several largest elements, torch shares the gradient of an infinite order among them",
     deviations={**_ROOTS, "gradient float64": "Paddle adds 1e-12 to the numbers by which it divides"},
@@ -168,7 +167,6 @@ def dist(x: torch.Tensor, y: torch.Tensor, p: float) -> torch.Tensor:
 
 @op(
     "x|x1 y|x2 p=2.0 epsilon|eps=1e-6 keepdim=False",
-    tensors=2,
     promote="same",
     deviations=_ROOTS,
     python="paddle.nn.functional.pairwise_distance",
@@ -185,7 +183,6 @@ def pairwise_distance(x: torch.Tensor, y: torch.Tensor, p: float, epsilon: float
 
 @op(
     "x1 x2 axis|dim=1 eps=1e-8",
-    tensors=2,
     promote="same",
     note="torch bounds each norm by eps from below, Paddle their product by its square",
     faults={"bounded-together": Fault(bounded_together)},
@@ -203,7 +200,6 @@ _FIRST_OF_THREE = 9  # an axis that no tensor has: the first with three elements
 
 @op(
     "x y axis=9",
-    tensors=2,
     legacy=True,
     samples=(Sample((2, 3), (2, 3)), Sample((3, 4), (3, 4), axis=0), Sample((2, 4, 3), (2, 4, 3), axis=-1)),
     refusals=(Sample((2, 4), (2, 4)),),
@@ -222,7 +218,6 @@ kron = op("x y", tensors=2, legacy=True, samples=(Sample((2, 3), (3, 2)), Sample
 
 @op(
     "x y weight bias=None",
-    tensors=4,
     amp="bilinear_tensor_product",
     unread=("bias",),
     samples=(Sample((4, 3), (4, 5), (2, 3, 5), (1, 2)), Sample((4, 3), (4, 5), (2, 3, 5), None)),

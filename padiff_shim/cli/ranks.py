@@ -87,7 +87,7 @@ class Inheritance:
     version: str = __version__
     root: str = str(Path(__file__).resolve().parents[2])
     package: str = _PACKAGE
-    module: str = f"{__package__}.rank"
+    module: str = __name__
 
     @classmethod
     def of(cls, options: ModeOptions | RecordOptions, owed: Mapping[str, Setting], command: str, notes: str) -> Inheritance:
@@ -334,3 +334,48 @@ def _counted(own: Run | None, there: list[Note]) -> Run | None:
     for remark in filter(None, remarks):
         total.warn(remark)
     return total
+
+
+# The entry of a rank: ``bootstrap/sitecustomize.py`` calls it after the rank has imported Paddle.
+
+
+def enter(data: Mapping[str, Any]) -> None:
+    """Open the mode in this process until it ends; it prints nothing, but leaves a note for the process of the run.
+
+    Processes that the rank starts run natively, as under a ``with`` statement in its program.
+    """
+    from multiprocessing import util
+
+    from ..modes.compare import rank
+
+    withdraw()
+    try:
+        run, number = Inheritance.taken(data), rank()
+    except PadiffShimError as error:
+        print(f"padiff-shim: {error}", file=sys.stderr)
+        raise SystemExit(UNUSABLE) from None
+    note = Note(number, os.getpid())
+
+    def left(ended: Any) -> None:
+        note.counted = ended.to_dict()
+        note.leave(run.notes)
+
+    observer = Observer(lambda: _mode(run), left)
+    observer.begin()
+    program.leave_frames_out()
+    writer = getattr(getattr(observer.run, "recorder", None), "log", None)
+    note.log = str((observer.run.file or "") if writer is None else writer.path)
+    note.leave(run.notes)
+    util.Finalize(None, observer.end, exitpriority=0)  # processes of multiprocessing may end without atexit
+
+
+def _mode(run: Inheritance) -> Any:
+    mode = run.opened()
+    recorder = getattr(mode.run, "recorder", None)
+    if recorder is not None:
+        recorder.header["command"] = run.command
+    else:
+        mode.run.command = run.command
+        if mode.run.file is None:  # for the process of the run, if this one is killed
+            mode.run.keep_in(os.path.join(run.notes, "counted"))
+    return mode

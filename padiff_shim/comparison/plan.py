@@ -252,54 +252,6 @@ def elements(result: Any) -> int | None:
     return None if tensors and not floats else sum(floats)
 
 
-# ---- The budget: from one pulse of the program to the next the hooks may stand idle.
-
-
-class Pulses(NativeCalls):
-    """The part of the plan of compare mode that keeps to its budget."""
-
-    layers = 0  # calls of layers when the account was looked at last
-
-    def next_step(self) -> None:
-        """A new step of the program begins."""
-        raise NotImplementedError
-
-    def layer_begins(self, frame: Frame) -> None:
-        """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
-
-        Not where several threads share the mode, nor where a shadow stream has to be kept. Gradients that are awaited are compared
-        all the same: the hooks on their nodes stay.
-        """
-        if not self.sampling.accounts or self.aside or self.shadow is not None or not frame.sole:
-            return
-        sampling = self.sampling
-        if self.updated:
-            self.next_step()
-        if frame.idle and sampling.sleeps():
-            return
-        began = sampling.clock()
-        layers, self.layers = call_site.layer_calls() - self.layers, call_site.layer_calls()
-        away = frame.doors is not None and frame.doors.resting
-        was, idle = frame.idle, sampling.pulse(frame.idle, away=away, layers=layers)
-        turning = sampling.clock()
-        if frame.doors is not None and idle:
-            frame.doors.rest()
-        elif frame.doors is not None and frame.idle:
-            frame.doors.wake()
-        frame.idle = idle
-        now = sampling.clock()
-        if frame.doors is not None and frame.doors.resting != away:
-            sampling.turned(now - turning)
-        sampling.charge(now - began, stays=was and idle)
-
-    def opened(self, frame: Frame, doors: Any) -> None:
-        """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
-        frame.doors = doors
-        frame.idle = frame.sole and self.sampling.stretches > 0
-        if frame.idle:
-            self.layer_begins(frame)
-
-
 # ---- Costs that no single call shows, measured before the budget's account is opened.
 
 
@@ -334,26 +286,27 @@ class _Asleep:
         after_engine(functools.partial(self.layer_begins, frame))
 
 
-def _idly(frame: Frame, rounds: int, seconds: Callable[[], float]) -> float:
-    """The least of what is measured while the hooks of ``frame`` stand idle."""
+def _idly(frame: Frame, seconds: Callable[[], float]) -> float:
+    """The least of what is measured, three times, while the hooks of ``frame`` stand idle."""
     plan, frame.plan, frame.idle = frame.plan, _Asleep(frame.plan), True
     try:
-        return max(0.0, min(seconds() for _ in range(rounds)))
+        return max(0.0, min(seconds() for _ in range(3)))
     finally:
         frame.plan, frame.idle = plan, False
 
 
-def seconds_of_layer(frame: Frame, clock: Callable[[], float], calls: int = 50) -> float:
+def _seconds(clock: Callable[[], float], calls: int, function: Callable[..., Any], *operands: Any) -> float:
+    """Of one of so many calls."""
+    began = clock()
+    for _ in range(calls):
+        function(*operands)
+    return (clock() - began) / calls
+
+
+def seconds_of_layer(frame: Frame, clock: Callable[[], float]) -> float:
     """What it costs that a call of a layer is noted; Paddle's own way into a layer, which is short, is in it."""
     layer, operand = paddle.nn.Identity(), paddle.zeros([1])
-
-    def measured(function: Callable[[Any], Any]) -> float:
-        began = clock()
-        for _ in range(calls):
-            function(operand)
-        return clock() - began
-
-    return _idly(frame, 3, lambda: (measured(layer) - measured(layer.forward)) / calls)
+    return _idly(frame, lambda: _seconds(clock, 50, layer, operand) - _seconds(clock, 50, layer.forward, operand))
 
 
 def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 10) -> float:
@@ -376,24 +329,15 @@ def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 1
 
     with paddle.enable_grad():
         engine = paddle.base.core.eager.run_backward
-        return _idly(frame, 3, lambda: (measured(engine) - measured(paddle_graph.run_backward)) / calls)
+        return _idly(frame, lambda: (measured(engine) - measured(paddle_graph.run_backward)) / calls)
 
 
-def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100) -> float:
+def seconds_of_entry(frame: Frame, clock: Callable[[], float]) -> float:
     """What it costs to be led into a hook of ``frame`` that stands idle, and out of it."""
-    operand = paddle.zeros([1])
-
-    def measured(function: Callable[..., Any]) -> float:
-        began = clock()
-        for _ in range(calls):
-            function(operand, operand)
-        return clock() - began
-
-    frame.idle = True
-    try:
-        return max(0.0, min(measured(paddle._C_ops.add) - measured(paddle_graph.add) for _ in range(3)) / calls)
-    finally:
-        frame.idle = False
+    operands = paddle.zeros([1]), paddle.zeros([1])
+    return _idly(
+        frame, lambda: _seconds(clock, 100, paddle._C_ops.add, *operands) - _seconds(clock, 100, paddle_graph.add, *operands)
+    )
 
 
 # ---- The flow of one compared call.
@@ -406,11 +350,12 @@ def seconds_of_entry(frame: Frame, clock: Callable[[], float], calls: int = 100)
 NO_MOVES = logged("not compared: exact=False")
 
 
-class Comparison(Pulses):
+class Comparison(NativeCalls):
     """The plan of compare mode (:class:`padiff_shim.dispatch.entry_point.Plan`); shared by all threads of one mode."""
 
     on_tape, tracks_layers, draws, lends = False, True, False, False
     autocasts = ""
+    layers = 0  # calls of layers when the account was looked at last
 
     def __init__(
         self,
@@ -771,6 +716,43 @@ class Comparison(Pulses):
     def uncounted(self, subject: ComparedCall, reason: str = SECOND_UNCHECKED) -> None:
         """The second derivatives of a call, or further ones, are not judged: headline and coverage say so."""
         self.run.recorder.skip(subject.door.op.name, reason)
+
+    # The budget: from one pulse of the program to the next the hooks may stand idle.
+
+    def layer_begins(self, frame: Frame) -> None:
+        """Where the program takes breath: with a budget, the hooks of ``frame`` may stand idle until the next pulse.
+
+        Not where several threads share the mode, nor where a shadow stream has to be kept. Gradients that are awaited are compared
+        all the same: the hooks on their nodes stay.
+        """
+        if not self.sampling.accounts or self.aside or self.shadow is not None or not frame.sole:
+            return
+        sampling = self.sampling
+        if self.updated:
+            self.next_step()
+        if frame.idle and sampling.sleeps():
+            return
+        began = sampling.clock()
+        layers, self.layers = call_site.layer_calls() - self.layers, call_site.layer_calls()
+        away = frame.doors is not None and frame.doors.resting
+        was, idle = frame.idle, sampling.pulse(frame.idle, away=away, layers=layers)
+        turning = sampling.clock()
+        if frame.doors is not None and idle:
+            frame.doors.rest()
+        elif frame.doors is not None and frame.idle:
+            frame.doors.wake()
+        frame.idle = idle
+        now = sampling.clock()
+        if frame.doors is not None and frame.doors.resting != away:
+            sampling.turned(now - turning)
+        sampling.charge(now - began, stays=was and idle)
+
+    def opened(self, frame: Frame, doors: Any) -> None:
+        """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
+        frame.doors = doors
+        frame.idle = frame.sole and self.sampling.stretches > 0
+        if frame.idle:
+            self.layer_begins(frame)
 
     def backward_begins(self, frame: Frame) -> None:
         """Nothing to do."""

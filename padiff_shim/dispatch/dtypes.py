@@ -53,6 +53,10 @@ class NativeAnswer(NamedTuple):
     lacks: str = ""  # the dtype in which Paddle has no kernel for the call
 
 
+# Operands of a call on both sides, the dtypes that autocast gives them, the op's arguments, and those of Paddle's call.
+_Call = tuple[CallOperands, Sequence[Any] | None, Sequence[Any], tuple[Any, ...], dict[str, Any]]
+
+
 class DtypeRules:
     """The rules of one entry point, learnt as calls arrive."""
 
@@ -84,7 +88,7 @@ class DtypeRules:
         """The dtype in which Paddle has no kernel for the call ``values``, mostly ""; StayNative if it refuses the call."""
         lacks = self.taken(values, targets)
         if lacks is None:
-            lacks = self._answer(inputs, targets, values, args, kwargs).lacks
+            lacks = self._answer((inputs, targets, values, args, kwargs)).lacks
             self._take(values, targets, lacks)
         return lacks
 
@@ -122,21 +126,15 @@ class DtypeRules:
                 key = (*key, *[side.ndim == 0 if isinstance(side, torch.Tensor) else None for side in inputs.torch])
                 rule = self._known.get(key)
             if rule is None:
-                rule = self._known[key] = self._learn(inputs, targets, values, args, kwargs)
+                rule = self._known[key] = self._learn((inputs, targets, values, args, kwargs))
                 if rule == Rule() and targets is None and (len(dtypes) == 1 or self._op.exact):
                     self.plain.add(kinds)
         if rule.refusal is not None:
             raise StayNative(rule.refusal)
         return rule.cast
 
-    def _learn(
-        self,
-        inputs: CallOperands,
-        targets: Sequence[Any] | None,
-        values: Sequence[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Rule:
+    def _learn(self, call: _Call) -> Rule:
+        inputs, targets, values, _, _ = call
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX and not self._op.complex:
             return Rule(refusal=COMPLEX)
@@ -150,7 +148,7 @@ class DtypeRules:
             return Rule(refusal=MIXED if floats else INTEGER)
         if self._op.promote == "alike" and len({kind for kind in _given(inputs, targets) if kind.is_floating_point}) > 1:
             return Rule(refusal=MIXED)
-        answer = self._answer(inputs, targets, values, args, kwargs)
+        answer = self._answer(call)
         self._take(values, targets, answer.lacks)
         result = answer.dtype
         if result is None or not (result.is_floating_point or result.is_complex):
@@ -158,15 +156,9 @@ class DtypeRules:
         real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
         return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
-    def _answer(
-        self,
-        inputs: CallOperands,
-        targets: Sequence[Any] | None,
-        values: Sequence[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> NativeAnswer:
+    def _answer(self, call: _Call) -> NativeAnswer:
         """What the native op says of the program's call, made with copies of what it writes into, and of what autocast casts."""
+        inputs, targets, values, args, kwargs = call
         copies = {id(tensor): tensor.clone for tensor in map(inputs.paddle.__getitem__, self._overwritten) if _is_tensor(tensor)}
         dtypes = {id(tensor): torch_dtype(tensor.dtype) for tensor in inputs.paddle if _is_tensor(tensor)}
         if targets is not None and autocast.HERE.on:  # on a CPU C++ makes no casts

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..text import tr
 from . import inputs
@@ -17,16 +17,6 @@ from .writer import LogWriter, call_after_fork, now
 
 INPUTS = "inputs"  # folder beside the log in which operands of serious calls lie
 _EVERY = 1024  # records after which a running log says how much was not compared
-
-
-class Watcher(Protocol):
-    """What shows how far the run is."""
-
-    def show(self, counts: Counts, record: Mapping[str, Any]) -> None:
-        """A record was counted."""
-
-    def stop(self) -> None:
-        """The run ended."""
 
 
 class Recorder:
@@ -43,7 +33,7 @@ class Recorder:
         self.folder, self.header = folder, dict(header)
         self.counts, self.warnings = Counts(), list[str]()
         self.log: LogWriter | None = None  # None: not begun
-        self.watcher: Watcher | None = None
+        self.watcher: Any = None  # shows how far the run is: ``show(counts, record)``, and at the end ``stop()``
         self._tallies, self._on_error = tallies, on_error
         self._began = time.perf_counter()
 

@@ -54,15 +54,9 @@ class Parting:
                 kind=self.kind,
                 named=named,
                 groups=groups,
-                meaning=self._meaning,
+                meaning=_PARAMETERS if self.kind == "parameters" else _FIRST_GRADIENTS if self.first else _GRADIENTS,
             )
         )
-
-    @property
-    def _meaning(self) -> str:
-        if self.kind == "parameters":
-            return _PARAMETERS
-        return _FIRST_GRADIENTS if self.first else _GRADIENTS
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ..text import joined, tr
 from .encoding import WrittenFields, encode
@@ -234,17 +234,10 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
-class Forked(Protocol):
-    """Something that has to know that its process is the child of a fork."""
-
-    def after_fork(self) -> None:
-        """In the child."""
+_forked: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-_forked: weakref.WeakSet[Forked] = weakref.WeakSet()
-
-
-def call_after_fork(holder: Forked) -> None:
+def call_after_fork(holder: Any) -> None:
     """Have ``holder.after_fork()`` called in every forked child while ``holder`` lives."""
     _forked.add(holder)
 

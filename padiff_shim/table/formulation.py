@@ -139,7 +139,8 @@ class Formulation:
 def declaring(cause: str) -> Callable[..., Formulation]:
     """Declares formulations of a cause: name, operands, and spellings, each Paddle's source or a pair of Paddle's and Torch's.
 
-    Without ``samples`` it is tried with matrices of one shape.
+    Without ``samples`` it is tried with matrices of one shape; without ``differs`` and ``may_differ`` the bits differ in both
+    dtypes, forward and backward.
     """
 
     def declare(
@@ -147,6 +148,8 @@ def declaring(cause: str) -> Callable[..., Formulation]:
     ) -> Formulation:
         written = tuple(Spelling(text) if isinstance(text, str) else Spelling(*text) for text in spellings)
         shapes = [[shape] * len(operands.split()) for shape in ((33, 57), (5, 7))]
+        if fields.keys().isdisjoint({"differs", "may_differ"}):
+            fields["differs"] = {"float32": BOTH, "bfloat16": BOTH}
         return Formulation(name, cause, operands, written, samples or tuple(Sample(*each) for each in shapes), **fields)
 
     return declare

@@ -151,8 +151,9 @@ class Op:
     refusals: tuple[Sample, ...] = ()
     """Arguments that Paddle refuses; under the shim they raise the same type of error."""
     tensors: int = 1
-    """How many leading parameters are tensors (or numbers in a tensor's place); 1 if left out. 0 for an op that creates its
-    result from numbers: ``shape``, ``dtype`` and ``place`` are Torch's for the formula, and ``var``, what it fills."""
+    """How many leading parameters are tensors (or numbers in a tensor's place); if left out, those that the formula declares as
+    tensors, or 1 where it declares none. 0 for an op that creates its result from numbers: ``shape``, ``dtype`` and ``place`` are
+    Torch's for the formula, and ``var``, what it fills."""
     operands: bool = False
     """The first parameter is a sequence of tensors, and the only one with tensors."""
     results: tuple[str, ...] = ("out",)
@@ -339,7 +340,7 @@ def op(
 
     def declare(formula: Formula) -> Op:
         called = name or formula.__name__.strip("_")
-        tensors = fields.get("tensors", 1)  # of an op with operands=True: 1, the sequence
+        tensors = fields.setdefault("tensors", _leading_tensors(formula))
         forms = [called] if legacy is True else [legacy] if isinstance(legacy, str) else list(legacy or ())
         entries = [function(python, params)] if python else [c_op(called, params, numbers=numbers)] if c else []
         old = [_legacy(form, params, tensors, numbers) for form in forms]
@@ -375,6 +376,14 @@ def method(name: str, params: str, **options: Any) -> Entry:
 def function(target: str, params: str, **options: Any) -> Entry:
     """A Python function of Paddle, by its full name, for what the C function below can no longer know."""
     return Entry(target, params, **options)
+
+
+def _leading_tensors(formula: Formula) -> int:
+    """How many leading parameters a formula declares as tensors; 1 of one that declares none, or a sequence of them."""
+    code = getattr(formula, "__code__", None)
+    names = () if code is None else code.co_varnames[: code.co_argcount]
+    declared = ["Tensor" in str(formula.__annotations__.get(name)) for name in names]
+    return max(1, (*declared, False).index(False))
 
 
 def _name(word: str) -> str:

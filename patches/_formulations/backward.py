@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BACKWARD, BOTH, FORWARD, GRADIENT, Formulation, declaring
+from padiff_shim.table.formulation import BACKWARD, FORWARD, GRADIENT, Formulation, declaring
 from padiff_shim.table.samples import Bools, Ints, Sample
 
 declare = declaring(BACKWARD)
@@ -31,7 +31,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "h = F.layer_norm(x, w.shape, w)\nx + h * u + h * v",
         "h = F.layer_norm(x, w.shape, w)\nx + h * (u + v)",
         samples=(Sample((33, 57), (57,), (33, 57), (33, 57)), Sample((5, 7), (7,), (5, 7), (5, 7))),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("two gradients are added and rounded before the norm's backward, or the factors are", "parallel blocks of Falcon"),
     declare(
         "scatter-add or gather and sum",
@@ -155,9 +154,7 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "the branch's backward runs once on the sum of two gradients, or twice",
         "an auxiliary loss that is computed again: PaddleFleet against Megatron-LM",
     ),
-    declare(
-        "sum of products with one operand", "x u v", "x * u + x * v", "x * (u + v)", differs={"float32": BOTH, "bfloat16": BOTH}
-    ).because(
+    declare("sum of products with one operand", "x u v", "x * u + x * v", "x * (u + v)").because(
         "a sum is rounded before the product, or two products before the sum",
         "attention with two position terms (DeBERTa, Transformer-XL)",
     ),
@@ -176,7 +173,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.where(m, x, paddle.zeros_like(x))",
         "x * m.astype(x.dtype)",
         samples=(Sample((33, 57), Bools((33, 57))), Sample((5, 7), Bools((5, 7)))),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("a product with zero keeps the sign of what is masked: 0.0 and -0.0", "loss masks in PaddleFormers nn/criterion"),
     declare(
         "losses added up in another order",

@@ -13,7 +13,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x",
         "F.gelu(x)",
         "x * 0.5 * (1.0 + paddle.erf(x / math.sqrt(2.0)))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("the kernel rounds once, the formula at each step", "paddlenlp transformers/activations.py"),
     declare(
         "GELU by tanh",
@@ -21,7 +20,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.gelu(x, approximate=True)",
         "0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * paddle.pow(x, 3.0))))",
         "0.5 * x * (1.0 + paddle.tanh(math.sqrt(2.0 / math.pi) * x * (1.0 + 0.044715 * x * x)))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the kernel rounds once, the formulas at each step and in another order",
         "paddlenlp transformers/activations.py and transformers/bloom/modeling.py",
@@ -32,7 +30,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.silu(x)",
         "x * F.sigmoid(x)",
         "x / (1 + paddle.exp(-x))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the kernel rounds once, the formulas at each step; their backward is another formula", "ports of EfficientNet (swish)"
     ),
@@ -42,7 +39,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.sigmoid(x)",
         "1 / (1 + paddle.exp(-x))",
         "0.5 * (1 + paddle.tanh(0.5 * x))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("the kernel rounds once, the formulas at each step", "ports of TensorFlow"),
     declare(
         "log-sigmoid",
@@ -50,11 +46,10 @@ FORMULATIONS: tuple[Formulation, ...] = (
         ("F.log_sigmoid(x)", "F.logsigmoid(x)"),
         "paddle.log(F.sigmoid(x))",
         "-F.softplus(-x)",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("the sigmoid is rounded before its logarithm", "PaddleFormers nn/criterion/dpo_loss.py"),
-    declare(
-        "SwiGLU by its formula", "x y", "F.silu(x) * y", "x * F.sigmoid(x) * y", differs={"float32": BOTH, "bfloat16": BOTH}
-    ).because("the kernel of silu rounds once, x * sigmoid(x) twice", "PaddleFormers nn/mlp.py"),
+    declare("SwiGLU by its formula", "x y", "F.silu(x) * y", "x * F.sigmoid(x) * y").because(
+        "the kernel of silu rounds once, x * sigmoid(x) twice", "PaddleFormers nn/mlp.py"
+    ),
     declare(
         "SwiGLU in float32",
         "x y",
@@ -71,16 +66,15 @@ FORMULATIONS: tuple[Formulation, ...] = (
         differs={"bfloat16": BOTH},
         may_differ={"float32": GRADIENT},
     ).because("the kernel rounds to 16 bits once, two calls twice", "Conformer"),
-    declare(
-        "Mish by its formula", "x", "F.mish(x)", "x * paddle.tanh(F.softplus(x))", differs={"float32": BOTH, "bfloat16": BOTH}
-    ).because("the kernel rounds once, the formula at each step", "YOLOv4"),
+    declare("Mish by its formula", "x", "F.mish(x)", "x * paddle.tanh(F.softplus(x))").because(
+        "the kernel rounds once, the formula at each step", "YOLOv4"
+    ),
     declare(
         "softplus by its formula",
         "x",
         "F.softplus(x)",
         "paddle.log(1 + paddle.exp(x))",
         "paddle.log1p(paddle.exp(x))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("1 + exp(x) is rounded before the logarithm", "Mamba's time steps"),
     declare(
         "softmax by its formula",
@@ -106,7 +100,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.log_softmax(x, -1)",
         "paddle.log(F.softmax(x, -1))",
         "x - paddle.logsumexp(x, -1, keepdim=True)",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the probability is rounded before its logarithm, or the log of the sum before the difference", "PaddleFormers nn/criterion"
     ),
@@ -115,7 +108,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "x",
         "paddle.logsumexp(x, -1)",
         "paddle.log(paddle.exp(x).sum(-1))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("the kernel subtracts the largest element first", "PaddleFormers nn/moe/topk_gate.py (z-loss)"),
     declare(
         "cross entropy by log-sum-exp",
@@ -247,7 +239,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "F.normalize(x, axis=-1)",
         "x / paddle.sqrt((x * x).sum(-1, keepdim=True))",
         "x * paddle.rsqrt((x * x).sum(-1, keepdim=True))",
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "a division, a product with a reciprocal root, and a norm with a lower limit round otherwise",
         "paddlenlp transformers/clap/modeling.py: F.normalize and x / x.norm()",

@@ -28,7 +28,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "g * c / n",
         "g / (n / c)",
         samples=(Sample((33, 57), Floats((1,), 3.0, 9.0), 0.7), Sample((5, 7), Floats((1,), 3.0, 9.0), 1.5)),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the quotient is rounded first, or the product", "torch.nn.utils.clip_grad_norm_ against paddle.nn.ClipGradByGlobalNorm"
     ),
@@ -51,7 +50,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "m + (g - m) * (1 - b)",
         ("paddle.lerp(m, g, 1 - b)", "torch.lerp(m, g, torch.full([], 1 - b, dtype=m.dtype))"),
         samples=(Sample((33, 57), (33, 57), 0.9), Sample((5, 7), (5, 7), 0.99)),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "1 - b multiplies the gradient or the difference; a number of lerp is rounded to the tensors' dtype",
         "Adam's first moment: torch.optim against optax; EMA of diffusers",
@@ -63,7 +61,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "v * b + (1 - b) * g * g",
         "v + (g * g - v) * (1 - b)",
         samples=(Sample(Floats((33, 57), 0.5, 2.0), (33, 57), 0.999), Sample(Floats((5, 7), 0.5, 2.0), (5, 7), 0.95)),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the gradient is squared first, or multiplied by 1 - b first", "torch.optim.Adam (addcmul) against paddle.optimizer.Adam"
     ),
@@ -74,7 +71,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "(lr / (1 - 0.9**3)) * (m / (paddle.sqrt(v) / math.sqrt(1 - 0.999**3) + 1e-8))",
         "(lr * math.sqrt(1 - 0.999**3) / (1 - 0.9**3)) * m / (paddle.sqrt(v) + 1e-8 * math.sqrt(1 - 0.999**3))",
         samples=(Sample((33, 57), Floats((33, 57), 0.5, 2.0), 0.001), Sample((5, 7), Floats((5, 7), 0.5, 2.0), 0.01)),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the corrections divide the moments, or the learning rate and epsilon",
         "torch.optim.Adam against paddle.optimizer.Adam and TensorFlow's",
@@ -85,7 +81,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "paddle.sqrt(v) / math.sqrt(c)",
         "paddle.sqrt(v / c)",
         samples=(Sample(Floats((33, 57), 0.5, 2.0), 0.003), Sample(Floats((5, 7), 0.5, 2.0), 0.3)),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("the quotient is rounded before the root, or behind it", "torch.optim.Adam against Adam as its paper writes it"),
     declare(
         "Adam's step with decoupled decay",
@@ -98,7 +93,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Sample((33, 57), (33, 57), Floats((33, 57), 0.5, 2.0), 0.001, 0.1, 0.271),
             Sample((5, 7), (5, 7), Floats((5, 7), 0.5, 2.0), 0.01, 0.3, 0.19),
         ),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the learning rate and the correction multiply the moment, or the quotient; the decay is a factor or a term",
         "torch.optim.AdamW against AdamW as its paper writes it",
@@ -114,7 +108,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
             Sample((33, 57), (33, 57), Floats((33, 57), 0.5, 2.0), 0.001, 0.271),
             Sample((5, 7), (5, 7), Floats((5, 7), 0.5, 2.0), 0.01, 0.19),
         ),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because(
         "the learning rate and the correction multiply the moment, or the quotient",
         "torch.optim.Adam against Adam as its paper writes it",
@@ -185,7 +178,6 @@ FORMULATIONS: tuple[Formulation, ...] = (
         "w - lr * (m * 0.9 + g)",
         "w - (lr * 0.9 * m + lr * g)",
         samples=(Sample((33, 57), (33, 57), (33, 57), 0.1), Sample((5, 7), (5, 7), (5, 7), 0.3)),
-        differs={"float32": BOTH, "bfloat16": BOTH},
     ).because("the learning rate multiplies the sum, or each term", "Caffe's and TensorFlow's SGD against Torch's"),
     declare(
         "loss of a sequence in parts",

@@ -87,9 +87,10 @@ def questions(monkeypatch):
     calls = []
     answer = DtypeRules._answer
 
-    def answering(self, inputs, targets, values, args, kwargs):
+    def answering(self, call):
+        *_, args, _ = call
         calls.append(args)
-        return answer(self, inputs, targets, values, args, kwargs)
+        return answer(self, call)
 
     monkeypatch.setattr(DtypeRules, "_answer", answering)
     return calls
@@ -98,7 +99,7 @@ def questions(monkeypatch):
 @pytest.fixture
 def unlearnt(monkeypatch):
     """No door knows a dtype rule, and none of the shortcuts is taken."""
-    monkeypatch.setattr(DtypeRules, "find", lambda self, inputs, targets, *call: self._learn(inputs, targets, *call).cast)
+    monkeypatch.setattr(DtypeRules, "find", lambda self, *call: self._learn(call).cast)
 
 
 MODES = {"reference": padiff_shim.reference, "compare": padiff_shim.compare}
