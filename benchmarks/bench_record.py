@@ -1,4 +1,4 @@
-"""What recording fingerprints costs: a 4-layer GPT and a tiny network, natively and recorded in turns, one thread.
+"""What recording fingerprints costs: a 4-layer GPT and a tiny network, natively and recorded in turns, in either order, one thread.
 
 Ratios are medians of the rounds' own ratios, in processor time, so that a change of the machine's speed meets both alike. Then two
 long runs of a small network are compared: seconds of ``padiff_shim.diff``, and memory at the peak, in a process of its own.
@@ -129,41 +129,32 @@ def row(name: str, made: tuple[Any, Callable[[], Any]], steps: int, rounds: int,
     model, step = made
     timed(step, 3)
     natives, recordeds, size = [], [], 0.0
-    for _ in range(rounds):
-        natives.append(timed(step, steps))
+    for turn in range(rounds):
+        natives += [timed(step, steps)] if turn % 2 else []
         with tempfile.TemporaryDirectory() as folder:
             with padiff_shim.record(folder, model, **options) as recording:
                 step()
                 recordeds.append(timed(step, steps))
             size = sum(path.stat().st_size for path in Path(folder).iterdir()) / recording.records
+        natives += [] if turn % 2 else [timed(step, steps)]
     ratio = statistics.median(recorded / native for recorded, native in zip(recordeds, natives))
     call = ", ".join(f"{option}={value!r}" for option, value in options.items())
     return [name, call, f"{min(natives) * 1e3:.2f}", f"{min(recordeds) * 1e3:.2f}", f"{ratio:.2f}", f"{size:.0f}"]
 
 
-def floor(steps: int, rounds: int) -> list[str]:
-    """The step of the small GPT with its tensors copied, of which nothing is computed: the least that a fingerprint costs."""
-    from padiff_shim.recording import fingerprint_run, fingerprints
+def floor(rounds: int) -> list[str]:
+    """The step of the small GPT with its tensors looked at and copied, and nothing computed of them."""
+    from padiff_shim.recording import fingerprints
 
-    def dropped(run: Any) -> None:
-        run._step, run._of = fingerprints.StepFingerprints(), []
+    def nothing(memory: Any, room: Any, sizes: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
+        return np.zeros(len(sizes), np.uint64), np.zeros((len(sizes), len(fingerprints.FIGURES)))
 
-    whole = fingerprint_run.FingerprintRun._end_step
-    fingerprint_run.FingerprintRun._end_step = dropped  # type: ignore[method-assign]
+    together = fingerprints._together
+    fingerprints._together = nothing  # type: ignore[assignment]
     try:
-        model, step = gpt(32, 2, 64, (2, 16))
-        timed(step, 3)
-        natives, recordeds = [], []
-        for _ in range(rounds):
-            natives.append(timed(step, steps))
-            with tempfile.TemporaryDirectory() as folder, padiff_shim.record(folder, model, values="fingerprint"):
-                step()
-                recordeds.append(timed(step, steps))
+        return row("the same, copied and not computed", gpt(32, 2, 64, (2, 16)), 60, rounds, values="fingerprint")
     finally:
-        fingerprint_run.FingerprintRun._end_step = whole  # type: ignore[method-assign]
-    ratio = statistics.median(recorded / native for recorded, native in zip(recordeds, natives))
-    times = [f"{min(seconds) * 1e3:.2f}" for seconds in (natives, recordeds)]
-    return ["the same, copied and not computed", "", *times, f"{ratio:.2f}", "0"]
+        fingerprints._together = together
 
 
 COMPARE = """
@@ -204,7 +195,7 @@ def main() -> int:
     digest: dict[str, Any] = {"values": "digest", "parameters": True, "gradients": True}
     head = ["network", "record(...)", "native ms", "recorded ms", "ratio", "bytes a tensor"]
     small = row("GPT, 2 layers, width 32, 82 tensors", gpt(32, 2, 64, (2, 16)), 60, args.rounds, **fingerprint)
-    small_rows = [small, floor(60, args.rounds)]
+    small_rows = [small, floor(args.rounds)]
     if args.small:
         Console(width=None if sys.stdout.isatty() else 130).print(shown("A step", head, small_rows))
         return 0

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ..text import shown, tr
+from ..text import joined, shown, tr
 from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
-from .operands import Arranged, alike, arrangement_of, masks, to_write
+from .operands import Arranged, Concatenated, alike, arrangement_of, concatenation_of, masks, to_write
 from .rank_causes import SCALE
-from .tensors import Array, Tensor, multiple
+from .tensors import Array, RecordedOperand, Tensor, multiple
 
-AXIS, MASK, ORDER_OF_ELEMENTS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
-    "axis", "mask", "order of elements", "operand", "arrangement", "normalization", "dtype", "calls", "moving average"
+AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
+    "axis", "mask", "order of elements", "order of operands", "operand", "arrangement", "normalization", "dtype", "calls",
+    "moving average",
 )  # fmt: skip
 _CLOSE = 1e-4  # relative to the largest element: rounding, and what calls before have made of it
 _EQUAL = 1e-6  # relative: calls that agree
@@ -39,7 +40,13 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
     ways = _read(rows, a, b)
     others = _of_arrangements(rows, ways)
     arranged = others if others is not None and others.kind == ARRANGED else None
-    reads = _of_operands(rows, a, b) or arranged or _of_layers(rows, a, b) or _of_attention(a, b, ways)
+    reads = (
+        _of_order_of_operands(rows, a, b, ways)
+        or _of_operands(rows, a, b)
+        or arranged
+        or _of_layers(rows, a, b)
+        or _of_attention(a, b, ways)
+    )
     if reads is not None:
         return reads
     arguments, sure = _of_arguments(rows, a, b)
@@ -196,36 +203,56 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
     return None
 
 
-OperandPair = tuple[str, "Arranged | None", "Arranged | None"]  # an operand's name, and how both runs have made it
+Made = Arranged | Concatenated | None  # how an operand was made; None where it is not known
+OperandPair = tuple[str, Made, Made]  # its name, and how both runs have made it
 
 
 def _read(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> list[OperandPair]:
     """What two calls have read, one operand of both after the other, as far as it is known how it was made."""
     if a.reads is None or b.reads is None:
         return []
-    results: list[list[Tensor]] = [
-        [
-            entry for row in rows
-            if (entry := getattr(row, side)) is not None and entry.kind == "op" and entry.step == tensor.step
-            and entry.index < tensor.index
-        ]
-        for side, tensor in (("a", a), ("b", b))
-    ]  # fmt: skip
+    known: list[list[tuple[RecordedOperand, Made]]] = []
+    differing = [pair for pair in zip(a.reads.operands, b.reads.operands) if pair[0].digest != pair[1].digest]
+    for place, (side, tensor) in enumerate((("a", a), ("b", b))):
+        entries = [entry for row in rows if (entry := getattr(row, side)) is not None and entry.kind == "op"]
+        results = [entry for entry in entries if entry.step == tensor.step and entry.index < tensor.index]
+        operands = [pair[place] for pair in differing]
+        known.append([(operand, arrangement_of(operand, results) or concatenation_of(operand, results)) for operand in operands])
     return [
-        (
-            first.name if second.name.startswith("argument ") else second.name,
-            arrangement_of(first, results[0]),
-            arrangement_of(second, results[1]),
-        )
-        for first, second in zip(a.reads.operands, b.reads.operands)
-        if first.digest != second.digest
+        (first.name if second.name.startswith("argument ") else second.name, way, other)
+        for (first, way), (second, other) in zip(*known)
     ]
+
+
+def _of_order_of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor, ways: Sequence[OperandPair]) -> DifferenceReason | None:
+    """Results that both runs have, and read in another order: concatenated, or as operands."""
+    both = [(first, second) for _, first, second in ways if first is not None and second is not None]
+    read = [[pair[place] for pair in both] for place in (0, 1)]
+    places = {id(side): place for place, row in enumerate(rows) for side in (row.a, row.b) if side is not None}
+    makers = [[way.sources if isinstance(way, Concatenated) else (way.source,) for way in side] for side in read]
+    orders = [[places[id(source)] for sources in side for source in sources] for side in makers]
+    if len(orders[0]) < 2 or orders[0] == orders[1] or sorted(orders[0]) != sorted(orders[1]):
+        return None
+    own, other = (1, 0) if _is_port(b, a) else (0, 1)
+    names = [[shown(source.layer or source.name) for sources in side for source in sources] for side in makers]
+    if len({*names[0]}) < len(names[0]):  # as where no layer makes them
+        names = [[source.sentence(brief=True) for sources in side for source in sources] for side in makers]
+    words = [joined(", ", side) for side in names]
+    call = (a, b)[own].sentence(brief=True)
+    text = tr("operands in another order: {a} in a, {b} in b, at {call}", a=words[0], b=words[1], call=call)
+    write, way = "", read[own][0]
+    if isinstance(way, Concatenated) and len(read[own]) == 1:
+        there = [names[own][orders[own].index(place)] for place in orders[other]]
+        write = way.words(there)
+        text = tr("{text} (write {write})", text=text, write=write)
+    brief = tr("operands in another order, at {call}", call=call)
+    return DifferenceReason(ORDER_OF_OPERANDS, text, {"a": names[0], "b": names[1], "write": write}, brief)
 
 
 def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> DifferenceReason | None:
     """A call that reads another part of a result, or one that was reshaped otherwise, as heads are."""
     for name, a, b in ways:
-        if a is None or b is None or alike(a.values, b.values):
+        if not isinstance(a, Arranged) or not isinstance(b, Arranged) or alike(a.values, b.values):
             continue
         makers = [next(row for row in rows if getattr(row, side) is way.source) for side, way in (("a", a), ("b", b))]
         if any(row.apart is not None and not row.apart.relative <= _CLOSE for row in makers):

@@ -12,32 +12,31 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..dispatch.call_site import call_site
 from ..runlog.encoding import encode
 from ..runlog.events import CLIPPED, LOSS
-from ..trees import elements, leaves, numbers, parts
+from ..trees import elements, leaves, parts
 from .device_fingerprints import DeviceFingerprints
 from .files import RecordFile
-from .fingerprints import SMALL, StepFingerprints
+from .fingerprints import STORED, StepFingerprints
 from .record import StepRecorder, gradient_in_step
 from .tensors import INPUT, NORM, WEIGHT
 
 _LATEST = 0.05  # seconds after which steps are written
 Framework = Any  # a tensor, layer or parameter of Paddle or Torch
-_FLOAT32 = np.dtype("float32")
 
 Of = tuple[str, str, str, str]  # kind, name, layer, and the place in a call's operands or results
 
 
 class _Described(NamedTuple):
-    """A tensor that steps have, by its number; ``small``: it is computed together with others."""
+    """A tensor that steps have, by its number: shape and dtype as its framework has them, how many elements are copied."""
 
     number: int
     of: Of
-    shape: tuple[int, ...]
-    small: bool
+    shape: Any
+    dtype: Any
+    size: int
+    name: str
 
 
 class FingerprintRun(StepRecorder):
@@ -90,7 +89,7 @@ class FingerprintRun(StepRecorder):
             operands: Iterable[tuple[str, Any]] = [("[0]", args[0])] if alone else leaves((*args, *kwargs.values()))
             for path, tensor in operands:
                 if isinstance(tensor, kind) and tensor.is_leaf and id(tensor) not in self._names:  # else the program has made it
-                    self._add((INPUT, of[1], of[2], path), tensor)
+                    self._add([((INPUT, of[1], of[2], path), tensor)])
 
     def leave(self, result: Any) -> None:
         """The layer that began last has returned."""
@@ -100,11 +99,11 @@ class FingerprintRun(StepRecorder):
         if not self.active:
             return
         if type(result) is self._side.tensor_type:
-            self._add(of, result)
+            self._add([(of, result)])
         elif result is not None:
             for place, tensor in leaves(result):
                 if isinstance(tensor, self._side.tensor_type):
-                    self._add((*of[:3], place), tensor)
+                    self._add([((*of[:3], place), tensor)])
 
     def failed(self) -> None:
         """A layer ended with an error."""
@@ -115,24 +114,20 @@ class FingerprintRun(StepRecorder):
         """A backward starts from this tensor."""
         self.computes()
         if self.active:
-            self._add(_LOSS, tensor)
+            self._add([(_LOSS, tensor)])
 
     def clipped(self, gradients: Iterable[tuple[Framework, Framework]], norm: Framework | None) -> None:
         """See :class:`~.record.StepRecorder`."""
         if self.active:
             if norm is not None:
                 self._add_any(("note", NORM, "", ""), norm)
-            for parameter, gradient in gradients:
-                if gradient is not None:
-                    self._add(self._named(parameter)[1], gradient)
+            self._add([(self._named(parameter)[1], gradient) for parameter, gradient in gradients if gradient is not None])
 
     def _in_step(self, parameters: Iterable[Framework]) -> None:
         self.computes()
         if self.active:
-            for parameter in parameters:
-                gradient = gradient_in_step(parameter)
-                if gradient is not None:
-                    self._add(self._named(parameter)[0], gradient)
+            gradients = [(parameter, gradient_in_step(parameter)) for parameter in parameters]
+            self._add([(self._named(parameter)[0], gradient) for parameter, gradient in gradients if gradient is not None])
 
     def _namer(self, parameters: object) -> Callable[[Framework], str]:
         return lambda parameter: self._named(parameter)[0][1]
@@ -143,8 +138,7 @@ class FingerprintRun(StepRecorder):
     def stepped(self, parameters: Iterable[Framework], states: object) -> None:
         """See :class:`~.record.StepRecorder`."""
         if self.active:
-            for parameter in parameters:
-                self._add(self._named(parameter)[2], parameter)
+            self._add([(self._named(parameter)[2], parameter) for parameter in parameters])
         self._updated = True
 
     def note(self, name: str, value: Any, site: object, layer: str) -> None:
@@ -167,7 +161,7 @@ class FingerprintRun(StepRecorder):
             for _, tensor in self._side.named(root):
                 of = self._names[id(tensor)][2]
                 if of not in updated and not self._starts:
-                    self._add(of, tensor)
+                    self._add([(of, tensor)])
         self._end_step()
         self.write()
 
@@ -183,8 +177,7 @@ class FingerprintRun(StepRecorder):
         for name, tensor in named:
             self._names[id(tensor)] = _of_parameter(prefix + name)
         if self._starts:
-            for name, tensor in named:
-                self._add((INPUT, prefix + name, "", WEIGHT), tensor)
+            self._add([((INPUT, prefix + name, "", WEIGHT), tensor) for name, tensor in named])
 
     def _new_layer(self, layer: Framework) -> Of:
         """A layer that no model had when it was first called."""
@@ -195,10 +188,10 @@ class FingerprintRun(StepRecorder):
         return _of_layer(".".join(filter(None, (self._running[-1][2], type(layer).__name__))), layer)
 
     def _named(self, parameter: Framework) -> tuple[Of, ...]:
-        return self._names.get(id(parameter)) or self._new_name(parameter)
-
-    def _new_name(self, parameter: Framework) -> tuple[Of, ...]:
-        """A parameter that no model had when it was first called."""
+        """Of a parameter's gradient, its clipped one and itself; no model may have had it when it was first called."""
+        known = self._names.get(id(parameter))
+        if known is not None:
+            return known
         for root, _ in self._roots:
             for name, tensor in self._side.named(root):
                 self._names.setdefault(id(tensor), _of_parameter(name))
@@ -207,53 +200,56 @@ class FingerprintRun(StepRecorder):
 
     # Fingerprints
 
-    def _add(self, of: Of, tensor: Framework) -> None:
-        """One tensor of the step. Steps mostly have the same tensors in the same order as the step before."""
-        position, sequence = len(self._of), self._sequence
-        if position < len(sequence):
-            number, of_known, shape, small = sequence[position]
-            if small and (of_known is of or of_known == of):
-                array = self._side.small(tensor)
-                if array is not None and array.shape == shape and array.dtype is _FLOAT32:  # the one dtype of its kind
-                    self._step.add_small(array)
-                    self._of.append(number)
-                    return
-        self._add_any(of, tensor)
+    def _add(self, tensors: Iterable[tuple[Of, Framework]]) -> None:
+        """Tensors of the step. Steps mostly have the same tensors in the same order as the step before."""
+        sequence, numbers, address_of, step = self._sequence, self._of, self._side.address, self._step
+        for of, tensor in tensors:
+            if len(numbers) < len(sequence):
+                number, of_known, shape, dtype, size, name = sequence[len(numbers)]
+                alike = size and (of_known is of or of_known == of) and tensor.shape == shape
+                if alike and (tensor.dtype is dtype or tensor.dtype == dtype) and (address := address_of(tensor)):
+                    step.add_memory(address, size, name)
+                    numbers.append(number)
+                    continue
+            self._add_any(of, tensor)
 
     def _add_any(self, of: Of, tensor: Framework) -> None:
         """As :meth:`_add`, of a tensor or an array that is another than before."""
         position, sequence = len(self._of), self._sequence
-        if self._add_content(tensor):
-            described = self._described(of, tensor)
+        dtype = str(tensor.dtype).rpartition(".")[2]
+        size = math.prod(tensor.shape) if dtype in STORED and isinstance(tensor, self._side.tensor_type) else 0
+        if self._add_content(tensor, size, dtype):
+            described = self._described(of, tensor, size, dtype)
             if position >= len(sequence) or sequence[position] is not described:
                 del sequence[position:]
                 sequence.append(described)
             self._of.append(described.number)
 
-    def _add_content(self, tensor: Framework) -> bool:
-        """Whether the tensor has dense values, which are added."""
+    def _add_content(self, tensor: Framework, size: int, dtype: str) -> bool:
+        """Whether the tensor has dense values, which are added; ``size``: 0 if they are looked for elsewhere than in its memory."""
+        if size and (address := self._side.address(tensor)):
+            self._step.add_memory(address, size, dtype)
+            return True
         device = self._side.on_device(tensor)
         if device is not None:
             self._step.add_on_device(device)
             return True
-        array = self._side.shared(tensor)
         try:
-            ((_, dense),) = parts(tensor) if array is None else [("", array)]
-            bits, dtype = elements(dense)
+            ((_, dense),) = parts(tensor)
+            self._step.add(*elements(dense))
         except (TypeError, ValueError, RuntimeError):  # sparse, distributed, or of a layout of its own
             return False
-        self._step.add(bits, numbers(bits, dtype))
         return True
 
-    def _described(self, of: Of, tensor: Framework) -> _Described:
+    def _described(self, of: Of, tensor: Framework, size: int, dtype: str) -> _Described:
         """The description of a tensor, new or known."""
         kind, name, layer, place = of
         count = sum(entry.of == of for entry in self._sequence[: len(self._of)])
-        dtype, shape = str(tensor.dtype).rpartition(".")[2], tuple(tensor.shape)
+        shape = tuple(tensor.shape)
         known = self._known.get((of, count, shape, dtype))
         if known is None:
-            small = dtype == "float32" and 0 < math.prod(shape) <= SMALL
-            known = self._known[of, count, shape, dtype] = _Described(len(self._known), of, shape, small)
+            known = _Described(len(self._known), of, tensor.shape, tensor.dtype, size, dtype)
+            self._known[of, count, shape, dtype] = known
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
             lines = {} if site is None else {"site": str(site), "file": site.name, "line": site.line}
             self._undescribed.append({

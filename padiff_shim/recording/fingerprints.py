@@ -11,6 +11,7 @@ differs by about the norm of their difference, so that a distance can be told wh
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import math
@@ -19,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..trees import numbers
+
 Array = np.ndarray[Any, Any]
 FIGURES = ("norm", "mean", "max_abs", "projection")
 PERIOD = 2**15  # words after which weights repeat, times a weight of the block
-SMALL = 2**14  # elements up to which tensors are copied and computed together
 _HALF = np.uint64(32)
 
 
@@ -62,8 +64,8 @@ class Fingerprint(NamedTuple):
     projection: float
 
 
-def fingerprint(array: Array, numbers: Array | None = None) -> Fingerprint:
-    """The fingerprint of an array, block by block; ``numbers``: what its bits mean, if that is not the array itself.
+def fingerprint(array: Array, meant: Array | None = None) -> Fingerprint:
+    """The fingerprint of an array, block by block; ``meant``: the numbers of its bits, if that is not the array itself.
 
     >>> fingerprint(np.array([3.0, -4.0], np.float32))[1:4]
     (5.0, -0.5, 4.0)
@@ -75,19 +77,19 @@ def fingerprint(array: Array, numbers: Array | None = None) -> Fingerprint:
         if len(content) % 8
         else flat.view(np.uint64)
     )
-    numbers = flat if numbers is None else np.ascontiguousarray(numbers).reshape(-1)
-    numbers = numbers.view(numbers.real.dtype) if np.iscomplexobj(numbers) else numbers
+    known = flat if meant is None else np.ascontiguousarray(meant).reshape(-1)
+    known = known.view(known.real.dtype) if np.iscomplexobj(known) else known
     squares, total, projected, largest, bits = 0.0, 0.0, 0.0, 0.0, 0
     buffer = np.empty(min(PERIOD, len(words)), np.uint64)
     with np.errstate(all="ignore"):
-        for block in range(max(-(-len(words) // PERIOD), -(-len(numbers) // (2 * PERIOD)))):
+        for block in range(max(-(-len(words) // PERIOD), -(-len(known) // (2 * PERIOD)))):
             chunk = words[PERIOD * block : PERIOD * (block + 1)]
             mixed = buffer[: len(chunk)]
             np.right_shift(chunk, _HALF, out=mixed)
             np.bitwise_xor(mixed, chunk, out=mixed)
             np.multiply(mixed, weights()[: len(chunk)], out=mixed)
             bits += block_weight(block) * int(mixed.sum())
-            part = numbers[2 * PERIOD * block : 2 * PERIOD * (block + 1)]
+            part = known[2 * PERIOD * block : 2 * PERIOD * (block + 1)]
             if len(part):
                 part = part if part.dtype == np.float32 else part.astype(np.float64)
                 squares += float(np.dot(part, part))
@@ -95,43 +97,45 @@ def fingerprint(array: Array, numbers: Array | None = None) -> Fingerprint:
                 projected += float(np.dot(part, signs()[: len(part)]))
                 largest = max(largest, float(part.max()), -float(part.min())) if largest == largest else largest
     norm = math.sqrt(squares) if squares >= 0 else squares
-    return Fingerprint(bits % 2**64, norm, total / len(numbers) if len(numbers) else 0.0, largest, projected)
+    return Fingerprint(bits % 2**64, norm, total / len(known) if len(known) else 0.0, largest, projected)
 
 
 class StepFingerprints:
-    """The fingerprints of steps, each of tensors in their order. Small tensors are copied, and computed in one pass over all.
+    """The fingerprints of steps, each of tensors in their order. Small tensors are copied, and computed many at a time.
 
     >>> steps = StepFingerprints()
-    >>> steps.add(np.zeros(3, np.float32)); steps.add(np.ones((2, 2), np.float32)); steps.end_step()
+    >>> steps.add(np.zeros(3, np.float32), "float32"); steps.add(np.ones((2, 2), bool), "bool"); steps.end_step()
     >>> ((bits, figures),) = steps.take()
-    >>> [fingerprint(np.zeros(3, np.float32)).bits, fingerprint(np.ones((2, 2), np.float32)).bits] == bits.tolist()
+    >>> [fingerprint(np.zeros(3, np.float32)).bits, fingerprint(np.ones((2, 2), bool)).bits] == bits.tolist()
     True
     """
 
     def __init__(self, device: Any = None) -> None:
         self._number = 0  # tensors since the last :meth:`take`
         self._ends: list[int] = []  # of the steps that have ended
-        self._small: list[Array] = []  # that wait, their sizes and places
-        self._sizes: list[int] = []
-        self._places: list[int] = []
-        self._ready: list[tuple[Sequence[int], Array, Array]] = []  # places, hashes and figures
+        self._waiting: dict[str, _Waiting] = {}  # by dtype
+        self._ready: list[Computed] = []
         self._device = device  # a :class:`.device_fingerprints.DeviceFingerprints`, for tensors on a GPU
         self._on_device: list[int] = []
 
-    def add(self, array: Array, numbers: Array | None = None) -> None:
-        """One tensor, as of :func:`fingerprint`; its values may change afterwards."""
-        if 0 < array.size <= SMALL and array.dtype == np.float32:
-            self.add_small(array.copy())
+    def add(self, array: Array, dtype: str) -> None:
+        """One tensor by its elements and the name of their dtype, as of :func:`..trees.elements`; it may change afterwards."""
+        if dtype in STORED and 0 < array.nbytes <= SMALL:
+            array = np.ascontiguousarray(array)
+            self.add_memory(array.ctypes.data, array.size, dtype)
             return
-        bits, *figures = fingerprint(array, numbers)
+        bits, *figures = fingerprint(array, numbers(array, dtype))
         self._ready.append(([self._number], np.array([bits], np.uint64), np.array([figures])))
         self._number += 1
 
-    def add_small(self, array: Array) -> None:
-        """:meth:`add` of a float32 array of 1 to :data:`SMALL` elements that nobody changes."""
-        self._small.append(array)
-        self._sizes.append(array.size)
-        self._places.append(self._number)
+    def add_memory(self, address: int, size: int, dtype: str) -> None:
+        """:meth:`add` of at least one element of a dtype of :data:`STORED`; they lie there in C order."""
+        waiting = self._waiting.get(dtype) or self._waiting.setdefault(dtype, _Waiting(dtype))
+        if size * waiting.width > SMALL:
+            memory: Any = (ctypes.c_char * (size * waiting.width)).from_address(address)
+            self.add(np.frombuffer(memory, STORED[dtype]), dtype)
+            return
+        waiting.add(address, size, self._number)
         self._number += 1
 
     def add_on_device(self, tensor: Any) -> None:
@@ -141,32 +145,89 @@ class StepFingerprints:
         self._number += 1
 
     def end_step(self) -> None:
-        """What is added next belongs to the next step. Small steps wait for each other."""
+        """What is added next belongs to the next step."""
         self._ends.append(self._number)
-        if sum(self._sizes) >= SMALL:
-            self._compute()
-
-    def _compute(self) -> None:
-        """Of the small tensors that wait."""
-        for begin, end in _portions(sizes := tuple(self._sizes)):
-            self._ready.append((self._places[begin:end], *_together(self._small[begin:end], sizes[begin:end])))
-        self._small, self._sizes, self._places = [], [], []
+        for waiting in self._waiting.values():
+            waiting.end_step()
 
     def take(self) -> list[tuple[Array, Array]]:
         """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
-        self._compute()
         bits, figures = np.zeros(self._number, np.uint64), np.zeros((self._number, len(FIGURES)))
         if self._device is not None:
             self._ready.append((self._on_device, *self._device.take()))
-        for places, hashes, rows in self._ready:
+        for places, hashes, rows in itertools.chain(self._ready, *(waiting.take() for waiting in self._waiting.values())):
             bits[places], figures[places] = hashes, rows
         spans = itertools.pairwise([0, *self._ends])
         self._number, self._ends, self._ready, self._on_device = 0, [], [], []
         return [(bits[begin:end], figures[begin:end]) for begin, end in spans]
 
 
-_TOGETHER = 2**16  # elements of small tensors that are computed in one pass: as many as a processor's cache holds
-_BLOCK = 16  # elements that are summed first, by a product with ones
+class _Waiting:
+    """Small tensors of one dtype, one behind the other in memory, whole blocks each.
+
+    They wait for several steps: code and tables that were used last run in a third of the time.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype, self.width = dtype, np.dtype(STORED[dtype]).itemsize
+        self._memory = np.zeros(_MEMORY + _PORTION + SMALL, np.uint8)
+        self._room = np.empty(_PORTION + SMALL, np.uint8)
+        self._address, self._filled = self._memory.ctypes.data, 0
+        self._portions: list[tuple[int, list[int], list[int]]] = []  # computed at once: where they begin, sizes and places
+        self._begin, self._sizes, self._places = 0, list[int](), list[int]()  # of the portion that is filled
+        self._ends_with_step = False  # a portion of this step is full already
+        self._ready: list[Computed] = []
+
+    def add(self, address: int, size: int, place: int) -> None:
+        """Copy the elements that lie there."""
+        filled, length = self._filled, size * self.width
+        ctypes.memmove(self._address + filled, address, length)
+        filled += length
+        if rest := length % _BLOCK:
+            self._memory[filled : filled + _BLOCK - rest] = 0
+            filled += _BLOCK - rest
+        self._filled = filled
+        self._sizes.append(size)
+        self._places.append(place)
+        if filled - self._begin >= _PORTION:
+            self._ends_with_step = True
+            self._end_portion()
+
+    def end_step(self) -> None:
+        """Portions of all steps are alike, so that their layouts are known; steps that are smaller share one."""
+        if self._ends_with_step or self._filled - self._begin >= SMALL:
+            self._ends_with_step = False
+            self._end_portion()
+
+    def _end_portion(self) -> None:
+        if self._sizes:
+            self._portions.append((self._begin, self._sizes, self._places))
+            self._begin, self._sizes, self._places = self._filled, [], []
+            if self._filled >= _MEMORY:
+                self._compute()
+
+    def _compute(self) -> None:
+        for begin, sizes, places in self._portions:
+            self._ready.append((places, *_together(self._memory[begin:], self._room, tuple(sizes), self._dtype)))
+        self._portions, self._begin, self._filled = [], 0, 0
+
+    def take(self) -> list[Computed]:
+        """What is known of all of them, once."""
+        self._end_portion()
+        self._compute()
+        ready, self._ready = self._ready, []
+        return ready
+
+
+Computed = tuple[Sequence[int], Array, Array]  # places of tensors, their hashes and figures
+STORED = {  # names of dtypes -> of the bits in memory
+    name: "uint16" if name == "bfloat16" else name
+    for name in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+}
+SMALL = 2**16  # bytes up to which tensors are copied and computed together
+_PORTION = 2**18  # bytes that are computed in one pass: as many as a processor's cache holds
+_MEMORY = 2**22  # bytes that wait
+_BLOCK = 64  # bytes whose elements are summed first, by a product with ones
 
 
 class _Layout(NamedTuple):
@@ -176,58 +237,42 @@ class _Layout(NamedTuple):
     weights: Array  # of each word
     signs: Array  # of each element
     sizes: Array
-    pads: list[tuple[int, bytes]]  # places of zeros among the tensors, the last first
 
 
 @functools.lru_cache(maxsize=64)
-def _layout(sizes: tuple[int, ...]) -> _Layout:
-    padded = [-(-size // _BLOCK) * _BLOCK for size in sizes]
-    weighted = np.concatenate([weights()[: size // 2] for size in padded])
-    pads = [(place + 1, bytes(4 * (room - size))) for place, (size, room) in enumerate(zip(sizes, padded)) if room > size]
+def _layout(sizes: tuple[int, ...], block: int) -> _Layout:
+    padded = [-(-size // block) * block for size in sizes]
+    weighted = np.concatenate([weights()[: size // block * (_BLOCK // 8)] for size in padded])
     signed = np.concatenate([signs()[:size] for size in padded])
-    return _Layout(np.cumsum([0, *padded[:-1]]), weighted, signed, np.array(sizes), pads[::-1])
+    return _Layout(np.cumsum([0, *padded[:-1]]), weighted, signed, np.array(sizes))
 
 
-@functools.lru_cache(maxsize=64)
-def _portions(sizes: tuple[int, ...]) -> list[tuple[int, int]]:
-    """From which tensor to which they are computed at once."""
-    ends, elements = [0], 0
-    for place, size in enumerate(sizes, 1):
-        elements += size
-        if elements >= _TOGETHER or place == len(sizes):
-            ends.append(place)
-            elements = 0
-    return list(itertools.pairwise(ends))
-
-
-_ONES = np.ones(_BLOCK, np.float32)
-
-
-def _together(arrays: Sequence[Array], sizes: tuple[int, ...]) -> tuple[Array, Array]:
-    """Hashes and figures of float32 arrays, a row each. Zeros behind a tensor change neither."""
-    layout = _layout(sizes)
-    parts: list[Any] = list(arrays)
-    for place, zeros in layout.pads:
-        parts.insert(place, zeros)
-    try:
-        content = b"".join(parts)
-    except TypeError:  # an array lies otherwise
-        content = b"".join([part if isinstance(part, bytes) else part.tobytes() for part in parts])
-    values = np.frombuffer(content, np.float32)
-    words, starts, blocks = values.view(np.uint64), layout.starts, layout.starts // _BLOCK
-    room = np.empty(len(values), np.float32)
-    mixed = room.view(np.uint64)
+def _together(memory: Array, room: Array, sizes: tuple[int, ...], dtype: str) -> tuple[Array, Array]:
+    """Hashes and figures of tensors of these sizes, a row each. Zeros behind a tensor change neither."""
+    stored = memory.view(STORED[dtype])
+    block = _BLOCK // stored.itemsize
+    layout = _layout(sizes, block)
+    starts, blocks = layout.starts, layout.starts // block
+    content = memory[: 8 * len(layout.weights)]
+    words, mixed = content.view(np.uint64), room[: len(content)].view(np.uint64)
     np.right_shift(words, _HALF, out=mixed)
     np.bitwise_xor(mixed, words, out=mixed)
     np.multiply(mixed, layout.weights, out=mixed)
-    bits = np.add.reduceat(mixed, starts // 2)
+    bits = np.add.reduceat(mixed, blocks * (_BLOCK // 8))
     figures = np.empty((len(starts), len(FIGURES)))
+    values = stored[: len(layout.signs)]
+    if dtype == "float32":
+        products = mixed.view(np.float32)
+    else:
+        values = numbers(values, dtype).astype(np.float64)
+        products = np.empty_like(values)
+    ones = np.ones(block, values.dtype)
     with np.errstate(all="ignore"):
-        np.multiply(values, values, out=room)
-        figures[:, 0] = np.sqrt(np.add.reduceat(room.reshape(-1, _BLOCK) @ _ONES, blocks))
-        figures[:, 1] = np.add.reduceat(values.reshape(-1, _BLOCK) @ _ONES, blocks) / layout.sizes
-        np.abs(values, out=room)
-        figures[:, 2] = np.maximum.reduceat(room, starts)
-        np.multiply(values, layout.signs, out=room)
-        figures[:, 3] = np.add.reduceat(room.reshape(-1, _BLOCK) @ _ONES, blocks)
+        np.multiply(values, values, out=products)
+        figures[:, 0] = np.sqrt(np.add.reduceat(products.reshape(-1, block) @ ones, blocks))
+        figures[:, 1] = np.add.reduceat(values.reshape(-1, block) @ ones, blocks) / layout.sizes
+        np.abs(values, out=products)
+        figures[:, 2] = np.maximum.reduceat(products, starts)
+        np.multiply(values, layout.signs, out=products)
+        figures[:, 3] = np.add.reduceat(products.reshape(-1, block) @ ones, blocks)
     return bits, figures

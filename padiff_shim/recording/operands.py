@@ -16,6 +16,7 @@ _AXES = 4  # of what is read; beyond, it is looked for as it lies alone
 _CUTS = 8  # parts of a result of which one is read
 _HASHED = 2**28  # bytes for one operand
 _APART = 1e-2  # relative: beyond, two operands are others
+_NEAR = (48, 12)  # results before a call of which two, or three, may be concatenated
 
 
 class Arranged(NamedTuple):
@@ -77,6 +78,41 @@ def arrangement_of(operand: RecordedOperand, results: Sequence[Tensor]) -> Arran
                 return way
             if hashed > _HASHED:
                 return None
+    return None
+
+
+class Concatenated(NamedTuple):
+    """Results that are concatenated, or stacked along an axis of their own, and may be reshaped then."""
+
+    sources: tuple[Tensor, ...]
+    axis: int
+    stacked: bool
+    values: Array
+
+    def words(self, names: Sequence[str]) -> str:
+        """As a program of Paddle writes it, of results with these names."""
+        return f"{'stack' if self.stacked else 'concat'}([{', '.join(names)}], axis={self.axis})"
+
+
+def concatenation_of(operand: RecordedOperand, results: Sequence[Tensor]) -> Concatenated | None:
+    """Of which results of its run a call's operand was made, the last ones first; None where no order of them gives its bits."""
+    size, hashed = math.prod(operand.shape), 0
+    parts = {entry.digest: entry for entry in results if entry.dtype == operand.dtype and 0 < entry.size < size and entry.shape}
+    for count, near in zip((2, 3), _NEAR):
+        for sources in itertools.permutations(list(parts.values())[: -near - 1 : -1], count):
+            shapes = [source.shape for source in sources]
+            if sum(map(math.prod, shapes)) != size or len({*map(len, shapes)}) > 1:
+                continue
+            ways = [(axis, False) for axis in range(len(shapes[0])) if len({(*s[:axis], *s[axis + 1 :]) for s in shapes}) == 1]
+            ways += [(axis, True) for axis in range(len(shapes[0]) + 1) if len({*shapes}) == 1]
+            arrays = [values for source in sources if (values := source.values()) is not None]
+            for axis, stacked in ways if len(arrays) == count else ():
+                made = (np.stack(arrays, axis) if stacked else np.concatenate(arrays, axis)).reshape(operand.shape)
+                hashed += made.nbytes
+                if digest(as_bfloat16(made) if operand.dtype == "bfloat16" else made) == operand.digest:
+                    return Concatenated(sources, axis, stacked, made)
+                if hashed > _HASHED:
+                    return None
     return None
 
 

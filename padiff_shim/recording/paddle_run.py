@@ -3,9 +3,7 @@ for fingerprints all but calls."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import math
 import sys
 import threading
 import types
@@ -20,7 +18,7 @@ from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame, below, paused, push, remove, top
 from ..frameworks import randomness, settings
 from ..frameworks.autocast import grad_tracer
-from ..frameworks.memory import PADDLE_DTYPES, to_torch
+from ..frameworks.memory import to_torch
 from ..frameworks.optimizer_states import OF_PADDLE, paddles_parameters, paddles_states
 from ..intercept import entry_points, optimizers
 from ..interrupts import finish
@@ -32,7 +30,6 @@ from ..trees import is_tensor
 from .files import RecordFile
 from .fingerprint_run import FingerprintRun, Replacements, watching_backwards
 from .record import StepRecorder, Writer
-from .tensors import Array
 
 
 def surroundings() -> dict[str, Any]:
@@ -367,26 +364,16 @@ def _written(result: Any, unwritten: frozenset[int]) -> Any:
 
 # ---- Fingerprints, optimizers' steps and clipping
 
-_COPIED = 2**16  # bytes up to which a copy is cheaper than a view
-
 
 class PaddleView:
     """What recordings have to know of the framework."""
 
     tensor_type = paddle.Tensor
 
-    def shared(self, tensor: Any) -> Array | None:
-        """The memory of a float32 tensor on the host so large that a copy costs more; None of any other."""
-        large = isinstance(tensor, paddle.Tensor) and 4 * math.prod(tensor.shape) > _COPIED
-        if not large or not tensor.is_dense() or tensor.dtype != PADDLE_DTYPES["float32"] or not tensor.place.is_cpu_place():
-            return None
-        with contextlib.suppress(StayNative):
-            return to_torch(tensor).detach().numpy()
-        return None
-
-    def small(self, tensor: Any) -> Array | None:
-        """A copy of the values of a dense tensor on the host, in less time; None for any other."""
-        return tensor.numpy() if tensor.is_dense() and not (_HAS_GPU and tensor.place.is_gpu_place()) else None
+    def address(self, tensor: Any) -> int:
+        """Where the values of a dense tensor on the host lie in C order; 0 of any other."""
+        here = tensor.is_dense() and (_HOST_ALONE or tensor.place.is_cpu_place())
+        return tensor.data_ptr() or 0 if here and tensor.is_contiguous() else 0
 
     def on_device(self, tensor: Any) -> Any:
         """A Torch tensor over the same memory on a GPU; None on the host."""
@@ -409,6 +396,7 @@ class PaddleView:
 
 
 _HAS_GPU = paddle.is_compiled_with_cuda()
+_HOST_ALONE = not (_HAS_GPU or paddle.is_compiled_with_xpu() or paddle.device.get_all_custom_device_type())
 
 
 class PaddleFingerprints:

@@ -47,7 +47,7 @@ class WrittenSettings:
         """
         number, groups, before = self._written.get(id(optimizer)) or (len(self._written), reader.groups(optimizer), [])
         more = {**reader.clip(optimizer), **({BEGINS: True} if reader.begins(optimizer) else {})}
-        ways = [next((clips[id(weight)] for weight in group[1] if id(weight) in clips), {}) for group in groups]
+        ways = [next((clips[id(weight)] for weight in group[1] if id(weight) in clips), {}) if clips else {} for group in groups]
         tables = [{**reader.settings(optimizer, group), **more, **way} for group, way in zip(groups, ways)]
         for settings in tables:
             if settings["optimizer"] == "SGD" and "momentum" not in settings:

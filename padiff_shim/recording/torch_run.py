@@ -26,7 +26,6 @@ from ..trees import leaves
 from .files import RecordFile
 from .fingerprint_run import FingerprintRun, Replacements, watching_backwards
 from .record import OwnTensors, StepRecorder, Writer
-from .tensors import Array
 
 # ---- The names that the op table has for functions of Torch, learnt by running the table's formulas on their own samples
 
@@ -240,14 +239,10 @@ class TorchView:
 
     tensor_type = torch.Tensor
 
-    def shared(self, tensor: Any) -> Array | None:
-        """None: no array of a tensor is a copy."""
-        return None
-
-    def small(self, tensor: Any) -> Array | None:
-        """Without a look at what cannot be."""
-        plain = isinstance(tensor, torch.Tensor) and tensor.device.type == "cpu" and tensor.layout is torch.strided
-        return tensor.detach().numpy(force=True).copy() if plain and tensor.dtype is torch.float32 else None
+    def address(self, tensor: Any) -> int:
+        """A tensor of a class of its own may hold others, and one that is negated or conjugated as it is read other values."""
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_cpu and tensor.layout is torch.strided
+        return tensor.data_ptr() if plain and tensor.is_contiguous() and not (tensor.is_neg() or tensor.is_conj()) else 0
 
     def on_device(self, tensor: Any) -> Any:
         """On a GPU, as it is."""

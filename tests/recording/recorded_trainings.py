@@ -86,6 +86,7 @@ class PaddleBlock(paddle.nn.Layer):
         hidden = self.first(x)
         q, k, v = (self.heads(layer(hidden)) for layer in (self.q, self.k, self.v))
         q, k = (y * cosine[:, None] + self.turned(y) * sine[:, None] for y in (q, k))
+        k, v = (v, k) if "exchanged" in self.faults else (k, v)
         x = x + self.out(self.attention(q, k, v).reshape([-1, LENGTH, WIDTH]))
         hidden = self.second(x)
         return x + self.down(PF.silu(self.gate(hidden)) * self.up(hidden))
@@ -296,6 +297,7 @@ def vit(folder, framework, values="full", whole=True, cuts=(BATCH,), equal=False
 class PaddleUnet(paddle.nn.Layer):
     def __init__(self, faults):
         super().__init__()
+        self.turned = "turned" in faults
         self.enter, self.groups = paddle.nn.Conv2D(3, 8, 3, padding=1), paddle.nn.GroupNorm(2 if "groups" in faults else 4, 8)
         self.down = paddle.nn.Conv2D(8, 16, 3, stride=2, padding=1, bias_attr=False)
         self.norm = paddle.nn.BatchNorm2D(16, momentum=0.1 if "momentum" in faults else 0.9)
@@ -305,7 +307,7 @@ class PaddleUnet(paddle.nn.Layer):
     def forward(self, x):
         high = PF.silu(self.groups(self.enter(x)))
         low = self.up(PF.silu(self.norm(self.down(high))))
-        return self.leave(paddle.concat([low, high], 1))
+        return self.leave(paddle.concat([high, low] if self.turned else [low, high], 1))
 
 
 class TorchUnet(torch.nn.Module):

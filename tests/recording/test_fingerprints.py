@@ -17,7 +17,7 @@ from padiff_shim import ArgumentError
 from padiff_shim.recording.device_fingerprints import DeviceFingerprints
 from padiff_shim.recording.fingerprints import PERIOD, StepFingerprints, fingerprint, weights
 from padiff_shim.recording.reading import read
-from padiff_shim.trees import numbers
+from padiff_shim.trees import elements, numbers
 
 SIZES = (0, 1, 2, 3, 63, 1024, 1025, 2 * PERIOD - 1, 2 * PERIOD, 2 * PERIOD + 3, 5 * PERIOD)
 
@@ -45,7 +45,7 @@ def plain_hash(array):
 def test_the_hash_is_its_formula_wherever_it_is_computed():
     steps, device = StepFingerprints(), DeviceFingerprints()
     for array in arrays():
-        steps.add(array)
+        steps.add(array, str(array.dtype))
         device.add(torch.from_numpy(array))
     steps.end_step()
     ((bits, figures),) = steps.take()
@@ -290,14 +290,62 @@ def test_a_whole_program_of_torch(tmp_path):
 
 def test_small_tensors_that_lie_otherwise_have_the_same_fingerprints():
     numbers = np.arange(15, dtype=np.float32).reshape(3, 5)
+    arrays = (numbers.T, numbers[:, ::2], np.asfortranarray(numbers), numbers[:0], np.float32(3.0).reshape(()))
     steps = StepFingerprints()
-    for array in (numbers.T, numbers[:, ::2], np.asfortranarray(numbers), numbers[:0], np.float32(3.0).reshape(())):
-        steps.add(array)
+    for array in arrays:
+        steps.add(array, "float32")
     steps.end_step()
     ((bits, figures),) = steps.take()
-    for array, hashed, row in zip((numbers.T, numbers[:, ::2], numbers, numbers[:0], np.full((), 3.0, np.float32)), bits, figures):
+    for array, hashed, row in zip(arrays, bits, figures):
         expected = fingerprint(np.ascontiguousarray(array))
         assert (expected.bits, expected.norm) == (int(hashed), pytest.approx(row[0]))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"])
+def test_small_tensors_of_any_dtype_have_the_fingerprints_of_large_ones(dtype):
+    random = np.random.default_rng(0)
+    steps, tensors = StepFingerprints(), []
+    for size in (1, 7, 33, 100):
+        values = torch.from_numpy(random.standard_normal(size) * 50).to(getattr(torch, dtype))
+        bits, _ = elements(values)
+        tensors.append((bits, numbers(bits, dtype)))
+        steps.add(bits, dtype)
+    steps.end_step()
+    ((hashes, figures),) = steps.take()
+    for (bits, values), hashed, row in zip(tensors, hashes, figures):
+        expected = fingerprint(bits, values)
+        assert expected.bits == int(hashed)
+        assert list(expected[1:]) == pytest.approx(row.tolist(), rel=1e-6, abs=1e-4)
+
+
+def of_written_tensors(folder, framework, factor):
+    """What a layer returns is multiplied in place when it is recorded; from the second step on it is copied as the one before."""
+    net = torch.nn.Linear(4, 4) if framework == "torch" else paddle.nn.Linear(4, 4)
+    net.weight.detach().fill_(0.5)
+    net.bias.detach().fill_(0.25)
+    with padiff_shim.record(folder, net, values="fingerprint") as recording:
+        for _ in range(3):
+            result = net((torch if framework == "torch" else paddle).ones([2, 4])).detach()
+            result.mul_(torch.tensor(factor)) if framework == "torch" else result.scale_(factor)
+            recording.next_step()
+    return folder
+
+
+@pytest.mark.parametrize("framework", ["paddle", "torch"])
+def test_what_is_written_in_place_behind_a_layer_does_not_change_its_fingerprint(tmp_path, framework):
+    folders = [of_written_tensors(tmp_path / str(factor), framework, factor) for factor in (1.0, 3.0)]
+    assert padiff_shim.diff(*folders)
+
+
+def test_a_step_that_is_larger_than_what_waits_is_whole():
+    steps = StepFingerprints()
+    arrays = [np.full(2**14 - place, place + 0.5, np.float32) for place in range(100)]
+    for _ in range(2):
+        for array in arrays:
+            steps.add(array, "float32")
+        steps.end_step()
+    for bits, _ in steps.take():
+        assert [fingerprint(array).bits for array in arrays] == bits.tolist()
 
 
 PRESETS = pytest.mark.parametrize(

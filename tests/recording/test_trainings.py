@@ -44,6 +44,14 @@ WRONG = {
         vit, {}, {"faults": ("interleaved",)}, "arrangement", 0, "matmul",
         {"write": ".reshape([4, 5, 3, 4, 4])[:, :, 0].transpose([0, 2, 1, 3])"},
     ),
+    "turned": (
+        unet, {}, {"faults": ("turned",)}, "order of operands", 0, "conv2d",
+        {"write": "concat([generator.up, generator], axis=1)"},
+    ),
+    "exchanged": (
+        llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": "causal", "exchanged": 1}}, "order of operands", 0,
+        "scaled_dot_product_attention", {},
+    ),
     "pooled": (vit, {}, {"faults": ("pooled",)}, "operand", 0, "linear", {"a": "mean", "b": "add[:, 0]"}),
     "no mask": (
         llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": None}}, "mask", 0, "scaled_dot_product_attention",
