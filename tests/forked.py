@@ -1,10 +1,10 @@
-"""Programs in processes of their own, forked from one process that has imported both frameworks.
+"""Programs in processes of their own, forked from a process that has imported both frameworks.
 
 Importing Paddle and Torch takes two to four seconds of a processor, and what they and padiff_shim import at their first use
 almost two more; a fork takes hundredths of one. A program finds nothing of padiff_shim imported, as in a new interpreter, unless it
-is begun ``warm``. What a fork cannot show needs a new interpreter
-(``subprocess.run([sys.executable, ...])``): variables that the frameworks read as they are imported, how Python itself ends,
-and every byte of standard error.
+is begun ``warm``: then it also finds what a process learns as it opens its first mode, half a second. What a fork cannot
+show needs a new interpreter (``subprocess.run([sys.executable, ...])``): variables that the frameworks read as they are imported,
+how Python itself ends, and every byte of standard error.
 """
 
 import atexit
@@ -20,9 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 context = multiprocessing.get_context("forkserver")
+# Whether it has opened a mode -> the server.
+SERVERS = {opened: multiprocessing.forkserver.ForkServer() for opened in (True, False)}
 # Torch imports its symbolic shapes at the first backward; with them comes sympy.
 FRAMEWORKS = ("numpy", "paddle", "torch", "torch.fx.experimental.symbolic_shapes")
-OURS = "padiff_shim"
+OURS, OPENED = "padiff_shim", "opened"
 OF_TESTS = ("pytest_plugin", "pytest_plugin.plugin")  # they import pytest
 # Read by the frameworks as they are imported, which has happened before the fork.
 READ_AT_IMPORT = ("ATEN_", "CUDA_", "FLAGS_", "LD_", "MALLOC_", "MKL_", "OMP_", "ONEDNN_", "PADDLE_", "PYTHON", "TORCH_")
@@ -45,37 +47,39 @@ def modules():
     return [name.removesuffix(".__init__") for name in names if not name.endswith(("__main__", *OF_TESTS))]
 
 
-def serve():
-    """Start the server, if none runs: it has imported both frameworks, and finds the checkout."""
-    context.set_forkserver_preload([*FRAMEWORKS, *modules()])
+def serve(opened):
+    """Start the server, if it does not run: it has imported both frameworks, and finds the checkout. It makes the next process."""
+    SERVERS[opened].set_forkserver_preload([*FRAMEWORKS, *modules(), *[OPENED] * opened])
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *([before] if before else [])])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *([before] if before else [])])
     try:
-        multiprocessing.forkserver.ensure_running()
+        SERVERS[opened].ensure_running()
     finally:
         os.environ.pop("PYTHONPATH")
         os.environ.update({"PYTHONPATH": before} if before is not None else {})
+    multiprocessing.forkserver.connect_to_new_process = SERVERS[opened].connect_to_new_process
 
 
-def run(arguments, *, cwd=None, timeout=PATIENCE, together=False, warm=False, **variables):
+def run(arguments, *, cwd=None, timeout=PATIENCE, together=False, warm=False, opened=True, **variables):
     """What ``python *arguments`` prints, and how it ends: ``["-c", source, ...]``, ``["-m", module, ...]`` or ``["file.py", ...]``.
 
     ``variables``: of the environment, beside this process's; the checkout is on PYTHONPATH. ``together``: standard error goes into
-    ``stdout``, too. ``warm``: the package's modules are imported already. ValueError: a variable comes too late for the frameworks.
+    ``stdout``, too. ``warm``: the package's modules are imported already. ``opened=False``: where it matters that no mode was ever
+    open in the process that it is forked from. ValueError: a variable comes too late for the frameworks.
     """
     env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     names = {name for name in {*env, *ENVIRONMENT} if name.startswith(READ_AT_IMPORT)} - {"PYTHONPATH"}
     late = sorted(name for name in names if env.get(name) != ENVIRONMENT.get(name))
     if late:
         raise ValueError(f"a forked process cannot show what {', '.join(late)} would do: run a new interpreter")
-    with started(arguments, env, cwd=cwd, together=together, warm=warm) as ended:
+    with started(arguments, env, cwd=cwd, together=together, warm=warm, opened=opened) as ended:
         return ended(timeout)
 
 
 @contextlib.contextmanager
-def started(arguments, env, *, cwd=None, together=False, warm=False):
+def started(arguments, env, *, cwd=None, together=False, warm=False, opened=True):
     """A program begins, with this environment: a function that waits for its end. It does not outlive the block."""
-    serve()
+    serve(opened)
     arguments = [str(argument) for argument in arguments]
     with tempfile.TemporaryDirectory() as folder:
         streams = [Path(folder) / "stdout", Path(folder) / ("stdout" if together else "stderr")]
@@ -97,8 +101,9 @@ def started(arguments, env, *, cwd=None, together=False, warm=False):
 
 
 def stop():
-    """End the server, and wait for it, so that what its programs took is counted as this process's."""
-    multiprocessing.forkserver._forkserver._stop()
+    """End the servers, and wait for them, so that what their programs took is counted as this process's."""
+    for server in SERVERS.values():
+        server._stop()
 
 
 def _begin(arguments, cwd, env, warm, *streams):
@@ -117,8 +122,8 @@ def _begin(arguments, cwd, env, warm, *streams):
     sys.path[:] = own + [entry for entry in sys.path if entry.startswith((sys.prefix, sys.base_prefix))]
     if warm:
         sys.modules[f"{OURS}.dispatch.frames"].forked = False  # no child of the program's: it begins here
-    for name in [__name__, *(name for name in sys.modules if not warm and name.partition(".")[0] == OURS)]:
-        del sys.modules[name]
+    for name in [__name__, OPENED, *(name for name in sys.modules if not warm and name.partition(".")[0] == OURS)]:
+        sys.modules.pop(name, None)
     try:
         _program(*arguments)
     except SystemExit:

@@ -2,12 +2,7 @@
 
 import pytest
 
-import padiff_shim
-
 
 @pytest.fixture(autouse=True, scope="module")
-def installed():
-    """The interception stays in place between them."""
-    padiff_shim.install()
-    yield
-    padiff_shim.uninstall()
+def many(installed):
+    """For each of them."""

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.compat
 RECORDING = """
 import functools, json, sys
 sys.path.insert(0, "tests")
-import conftest, numpy as np
+import suite, numpy as np
 from helpers import Call, entries, located, takes
 from padiff_shim.dispatch.dtypes import exchanged, has_kernel
 from padiff_shim.intercept import entry_points

@@ -14,16 +14,8 @@ from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.frameworks.versions import IS_3
 
-pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("installed")]
 LISTED = HALVES if IS_3 else {**HALVES, **OLDER}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed():
-    """Hundreds of short modes: what is redirected stays so between them."""
-    padiff_shim.install()
-    yield
-    padiff_shim.uninstall()
 
 
 @functools.cache

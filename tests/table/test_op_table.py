@@ -25,15 +25,7 @@ import padiff_shim
 from padiff_shim.dispatch import frames
 from padiff_shim.tested import PADDLES
 
-pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed():
-    """Thousands of short modes: what is redirected stays so between them."""
-    padiff_shim.install()
-    yield
-    padiff_shim.uninstall()
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("installed")]
 
 
 @pytest.mark.parametrize(("op", "entry"), DOORS + INPLACE)

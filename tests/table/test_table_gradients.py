@@ -32,15 +32,7 @@ import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.verdicts import HARD
 
-pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def installed():
-    """Thousands of short modes: what is redirected stays so between them."""
-    padiff_shim.install()
-    yield
-    padiff_shim.uninstall()
+pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("installed")]
 
 
 def torch_gradients(call, theirs, leaves, seeds, native):
