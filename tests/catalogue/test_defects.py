@@ -63,7 +63,7 @@ MENDED = [
 
 
 @pytest.mark.usefixtures("undone")
-@pytest.mark.parametrize(("defect", "program"), sampled(MENDED, 2))
+@pytest.mark.parametrize(("defect", "program"), sampled(MENDED, 4))
 def test_reference_has_it_not_unless_the_header_says_so(defect, program):
     """Of what ends the process here as well, "Under the shim" says "No change"; of Torch's own faults nothing is promised."""
     with padiff_shim.reference("torch"):

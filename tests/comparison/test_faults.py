@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import EVERY
 
 import padiff_shim
 from padiff_shim.catalogue.registry import ops
@@ -27,16 +28,21 @@ from faults.score import clean_pairs, defect, planted, verdict_of
 from faults.truth import truth
 
 SEED, SHARE = 20, 0.07
+EACH = 1 if EVERY else 3  # so-manieth problem
+
+
+def tried():
+    return [*problems(SEED)][::EACH]
 
 
 @pytest.fixture(scope="module")
 def clean():
-    return list(clean_pairs(problems(SEED), SEED))
+    return list(clean_pairs(tried(), SEED))
 
 
 @pytest.fixture(scope="module")
 def visible():
-    return [o for o in planted(problems(SEED), SEED, SHARE) if o.visible]
+    return [o for o in planted(tried(), SEED, SHARE) if o.visible]
 
 
 def listed(outcomes):
@@ -51,7 +57,7 @@ def listed(outcomes):
 
 def test_clean_pairs_are_never_in_a_hard_class(clean):
     assert {o.kernel for o in clean} == {"native", *CLEAN}
-    assert len(clean) > 800
+    assert len(clean) > 800 / EACH
     alarms = [o for o in clean if o.judged.verdict in HARD]
     assert not alarms, listed(alarms)
 
@@ -65,8 +71,9 @@ def test_most_clean_pairs_are_plain_rounding(clean):
 
 
 def test_visible_faults_are_detected(visible):
-    assert len(visible) > 1200
-    assert {o.fault.name for o in visible} == {fault.name for fault in FAULTS}
+    assert len(visible) > 1800 / EACH
+    unseen = {fault.name for fault in FAULTS} - {o.fault.name for o in visible}
+    assert len(unseen) <= 2 * (EACH - 1), unseen
     missed = [o for o in visible if not o.detected]
     assert len(missed) <= 0.03 * len(visible), listed(missed)
 

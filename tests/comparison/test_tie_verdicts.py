@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import Call, entries, flat, takes, thinned
+from helpers import Call, entries, flat, in_turn, takes, thinned
 
 import padiff_shim
 from padiff_shim import testing
@@ -183,8 +183,7 @@ def test_honest_kernels_at_ties_are_not_accused(name):
             assert call.verdict is not Verdict.ROUNDING or call.stats["max_abs"] < 1e-3, str(call)
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize(("name", "side"), in_turn(MOVED, SIDES))
 def test_another_choice_at_ties_is_a_tie(name, side):
     seen = set()
     for seed, sample in enumerate(DOORS[name][2][:12]):
@@ -211,9 +210,11 @@ def nothing(program, tensor, *rest):
     return torch.zeros_like(tensor)
 
 
-@pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("change", [many_times, nothing])
-@pytest.mark.parametrize("name", thinned(dict.fromkeys(SELECTING), "max", "topk", "mode", "median", "cummax", "maxout", "pool2d"))
+@pytest.mark.parametrize(
+    ("name", "side"),
+    in_turn(thinned(dict.fromkeys(SELECTING), "max", "topk", "mode", "median", "cummax", "maxout", "pool2d"), SIDES),
+)
 def test_where_all_are_equal_not_every_gradient_is_allowed(name, change, side):
     """Their sum is that of what arrived: a gradient of zeros is no choice."""
     for sample in DOORS[name][2]:
@@ -239,8 +240,10 @@ def test_both_operands_share_one_gradient(name, side):
         assert {call.verdict for call in calls} <= {*HARD, Verdict.EQUAL}
 
 
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("name", [name for name in CHOSEN if isinstance(DOORS[name][0].ties, padiff_shim.numerics.ties.Kinks)])
+@pytest.mark.parametrize(
+    ("name", "side"),
+    in_turn([name for name in CHOSEN if isinstance(DOORS[name][0].ties, padiff_shim.numerics.ties.Kinks)], SIDES),
+)
 def test_beyond_both_slopes_of_a_kink_no_gradient_is_allowed(name, side):
     def beyond(program, tensor, *rest):
         return tensor + 5.0

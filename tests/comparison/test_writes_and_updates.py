@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import in_turn
+from helpers import EVERY, in_turn
 
 import padiff_shim
 from padiff_shim import fault_injection
@@ -16,6 +16,7 @@ from padiff_shim.runlog.counts import UPDATE_UNCHECKED, WRITE_UNCHECKED
 from padiff_shim.verdicts import Side
 
 compare = functools.partial(padiff_shim.compare, "torch", progress=False)
+STEPS = 3 if EVERY else 2
 pytestmark = pytest.mark.skipif(not IS_3, reason="Paddle 2.6 shows no node to a hook")
 
 
@@ -113,14 +114,14 @@ def test_what_cannot_be_judged_is_counted_where_it_is_differentiated():
 # ---- Optimizers
 
 
-def trained(make, mode=contextlib.nullcontext, steps=3, dtype="float32"):
+def trained(make, mode=contextlib.nullcontext, dtype="float32"):
     """A small training: its run, and the parameters behind it."""
     rng = np.random.default_rng(0)
     parameters = [paddle.create_parameter(shape, dtype) for shape in ([8, 5], [5])]
     for parameter in parameters:
         parameter.set_value(rng.standard_normal(parameter.shape).astype(dtype))
     optimizer = make(parameters=parameters, learning_rate=0.01)
-    batches = [paddle.to_tensor(rng.standard_normal([4, 8]).astype(dtype)) for _ in range(steps)]
+    batches = [paddle.to_tensor(rng.standard_normal([4, 8]).astype(dtype)) for _ in range(STEPS)]
     with mode() as run:
         for batch in batches:
             (batch.matmul(parameters[0]) + parameters[1]).tanh().sum().backward()
@@ -144,7 +145,7 @@ def test_updates_are_judged(name, dtype):
     run, weights = trained(OPTIMIZERS[name], compare, dtype=dtype)
     assert run, run.headline
     coverage = run.coverage()
-    assert coverage["updates"] == 6
+    assert coverage["updates"] == 2 * STEPS
     assert coverage["checked_calls"] == coverage["float_calls"]
     _, native = trained(OPTIMIZERS[name], dtype=dtype)
     assert all(map(np.array_equal, weights, native))
@@ -168,7 +169,7 @@ def test_a_wrong_update_is_accused(name):
 
 def test_an_update_of_an_unknown_form_is_counted():
     run, _ = trained(functools.partial(paddle.optimizer.ASGD, batch_num=2), compare)
-    assert run.coverage()["unchecked_ops"] == {"asgd_": {UPDATE_UNCHECKED: 6}}
+    assert run.coverage()["unchecked_ops"] == {"asgd_": {UPDATE_UNCHECKED: 2 * STEPS}}
 
 
 @pytest.mark.parametrize("name", ["Adam", "Momentum"])
