@@ -580,11 +580,12 @@ class Hints(NamedTuple):
     def items(self, value: Any) -> Iterator[Any]:
         """Indices with another number or slice at one axis."""
         parts = value if isinstance(value, tuple) else (value,)
-        every = (*parts, *[slice(None)] * (0 if Ellipsis in parts else self.axes - len(parts)))
+        open_end = not any(part is Ellipsis for part in parts)  # a part may be an array
+        every = (*parts, *[slice(None)] * (self.axes - len(parts) if open_end else 0))
         for hint in self.known:
             for at in range(len(every)) if type(hint) is int or isinstance(hint, slice) else ():
                 item = (*every[:at], hint, *every[at + 1 :])
-                while len(item) > 1 and item[-1] == slice(None):
+                while len(item) > 1 and isinstance(item[-1], slice) and item[-1] == slice(None):
                     item = item[:-1]
                 yield item if len(item) > 1 else item[0]
 
@@ -713,7 +714,7 @@ def _others(call: ApiCall, changes: Mapping[str, Any], known: Sequence[Any], com
         value, hints = call.arguments[name], Hints(call, [*call.default(name), *known], axes)
         rows = (row for row in TRIED if row.fits(name, value))
         for other in itertools.islice((other for row in rows for other in row.values(hints, name, value)), _MOST):
-            if type(other) is not type(value) or other != value:
+            if type(other) is not type(value) or repr(other) != repr(value):  # an index may hold arrays
                 yield {name: other}
 
 

@@ -62,7 +62,8 @@ class OtherSteps(NamedTuple):
             return
         places = list[tuple[ApiCall, ast.expr | None]]()
         if self.end < len(way) and way[self.end].api is not reader:
-            places.append((way[self.end].api, argument_node(way[self.end].api, "x")))
+            api = way[self.end].api
+            places += [(api, argument_node(api, "x"))] if api is not None else []
         elif reader is not None:
             before = _laid(self.own.value.tensor, way[: self.start])
             read = tensor_arguments(reader) if before is not None else ()

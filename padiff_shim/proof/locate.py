@@ -977,19 +977,38 @@ def _is_plain(weight: torch.Tensor) -> bool:
 
 
 def tied_differently(mapping: Mapping) -> list[Mistake]:
-    """A mistake for each group of parameters that are tied in one program alone, with what to write."""
+    """A mistake for each group of parameters that are tied in one program alone, or layer of such, with what to write."""
     mistakes = []
     for framework in OTHER:
+        groups = defaultdict[tuple[str, ...], list[list[Weight]]](list)  # by the layers that hold these weights
         for pairs in mapping.tied_apart(framework):
-            tied = [
-                pair.paddle_slot.weight
-                for pair in pairs
-                if all(slot.whole and slot.weight and not slot.weight.buffer for slot in (pair.torch_slot, pair.paddle_slot))
-            ]
+            entire = [pair for pair in pairs if pair.torch_slot.whole and pair.paddle_slot.whole]
+            weights = [pair.paddle_slot.weight for pair in entire if pair.torch_slot.weight and not pair.torch_slot.weight.buffer]
+            tied = [weight for weight in weights if weight and not weight.buffer]
             if len(tied) > 1:
-                text, write = _words_of_tied(framework, [weight for weight in tied if weight])
-                mistakes.append(Mistake(Cause.TIED, text, None, None, (), write=write))
+                groups[tuple(weight.name.rpartition(".")[0] for weight in tied)].append(tied)
+        for layers, group in groups.items():
+            whole = len(group) > 1 and len(group) == sum(
+                pair.paddle.rpartition(".")[0] == layers[-1] != "" for pair in mapping.pairs
+            )
+            all_words = [_words_of_layers(framework, layers)] if whole else [_words_of_tied(framework, tied) for tied in group]
+            mistakes += [Mistake(Cause.TIED, text, None, None, (), write=write) for text, write in all_words]
     return mistakes
+
+
+def _words_of_layers(framework: str, layers: Sequence[str]) -> tuple[str, str]:
+    """What is so, of all weights of layers."""
+    words = {"layers": joined(" and ", (", ".join(layers[:-1]), layers[-1])), "target": _attribute(layers[-1])}
+    if framework == "paddle":
+        return tr("{layers} are one layer in the port, and several in the original: give {target} weights of its own", **words), ""
+    other = _attribute(layers[0])
+    text = tr("{layers} are one layer in the original, and several in the port: write {target} = {other}", **words, other=other)
+    return text, ""
+
+
+def _attribute(path: str) -> str:
+    """A layer as the model's code names it."""
+    return re.sub(r"\.(\d+)", r"[\1]", f"self.{path}" if path else "self")
 
 
 def _words_of_tied(framework: str, tied: list[Weight]) -> tuple[str, str]:
@@ -997,7 +1016,7 @@ def _words_of_tied(framework: str, tied: list[Weight]) -> tuple[str, str]:
     names = [weight.name for weight in tied]
     listed = joined(" and ", (", ".join(names[:-1]), names[-1]))
     path, _, own = names[-1].rpartition(".")
-    target = re.sub(r"\.(\d+)", r"[\1]", f"self.{path}" if path else "self")
+    target = _attribute(path)
     if framework == "torch" and tied[-1].shape != tied[0].shape:  # a Linear's weight lies [in, out] in Paddle
         text = tr(
             "{listed} are one weight in the original, and several in the port, whose shapes differ: "

@@ -18,6 +18,7 @@ import paddle
 import torch
 
 from ..dispatch.call_site import CallSite, at_line, call_site
+from ..errors import TransferError
 from ..measure.bits import same_bits
 from ..text import joined, listed, many, tr
 from ..trees import as_array, leaves
@@ -31,6 +32,7 @@ from . import agreement
 from .agreement import Array, RunOutcome, difference_text
 from .causes import advice_on_definition
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
+from .locate import tied_differently
 from .match import kind
 from .programs import Inputs, ModelSide, PaddleSide, TorchSide, attempted, in_place
 from .proof import Proof
@@ -851,7 +853,14 @@ def _weights(
         wrong = [_mistake_of(apart, original, port) for apart in itertools.islice(norms, 1)]
         return Proof(ProofVerdict.CODE_DIFFERS if wrong else verdict, refused, stages=stages, mistakes=wrong), notes
     if weights != "as-is":
-        carry(mapping, *sides)
+        try:
+            carry(mapping, *sides)
+        except TransferError as error:
+            ties = tied_differently(mapping)  # one tensor of the port's cannot hold the several values of the original's
+            if not ties:
+                raise
+            stages.append(Stage("weights", False, str(error)))
+            return Proof(ProofVerdict.CODE_DIFFERS, str(error), stages=stages, mistakes=ties), notes
         _carry_wide(original, port, mapping)
     equal = many(len(mapping), "pair holds equal values", "pairs hold equal values")
     stages.append(Stage("weights", True, tr("{equal} ({how})", equal=equal, how=weights)))

@@ -1055,7 +1055,9 @@ class PaddleSide(ModelSide):
         return {tensor.data_ptr(): name for name, tensor in [*named, *copies] if tensor is not None}
 
     def _go_back(self, outputs: list[Any], *, ones: bool) -> None:
-        wanted = {place: value for place, value in enumerate(outputs) if not getattr(value, "stop_gradient", True)}
+        tracked = {place: value for place, value in enumerate(outputs) if not getattr(value, "stop_gradient", True)}
+        # indices of topk and argsort are tracked in Paddle, too, and a gradient sent into these ends the process
+        wanted = {place: value for place, value in tracked.items() if value.is_floating_point() or value.is_complex()}
         if not wanted:
             return
         starts = [None if ones else paddle.to_tensor(self._cotangent(at, t)).astype(t.dtype) for at, t in wanted.items()]

@@ -138,7 +138,9 @@ class PortWords(CallWords):
         draws = next((maker for operand in call.operands if (maker := _draws(operand.value)) is not None), None)
         if call.name == "mul" and draws is not None:
             operand = next(operand for operand in call.operands if _draws(operand.value) is None)
-            yield f"F.dropout({self._operand(call, operand)}, {shown(as_read(1 - draws.attributes['p']))}, training=self.training)"
+            with contextlib.suppress(*UNTRANSLATED):
+                text = self._operand(call, operand)
+                yield f"F.dropout({text}, {shown(as_read(1 - draws.attributes['p']))}, training=self.training)"
         for name, (_, tensor) in self._held.items() if call.name in _NOISE else ():
             if tuple(tensor.shape) == tuple(call.result.tensor.shape):
                 yield f"{_NOISE[call.name]}({name}.shape)"

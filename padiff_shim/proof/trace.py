@@ -80,6 +80,11 @@ class Shape:
 shape_of = functools.cache(Shape)
 
 
+def _is_whole(name: str, operands: Sequence[TraceOperand], result: torch.Tensor) -> bool:
+    """Whether a slice takes all elements."""
+    return name in ("slice", "narrow") and operands[0].tensor.shape == result.shape
+
+
 def is_passive(function: Any) -> bool:
     """Whether an overload of an operator computes nothing: it moves elements, creates them, or asks about them."""
     name = shape_of(function).base
@@ -477,7 +482,7 @@ class Capture(WithTables):
         results = tensors_in(result)
         if self._parts and FUSED_ATTENTION in shape.base and backward_node() is None:
             self._note_parts(shape.base, arguments, results[0])
-        elif shape.base in SAME and not written and len(results) == 1:
+        elif not written and len(results) == 1 and (shape.base in SAME or _is_whole(shape.base, operands, results[0])):
             self._is(results[0], operands[0].value)
             if shape.base in COPIES:
                 self.moved(results[0], operands[0].tensor)

@@ -401,6 +401,19 @@ def test_weights_that_are_tied_on_one_side(tied):
     assert len(proof.mistakes) == 1
 
 
+@pytest.mark.parametrize("tied", ["original", "port"])
+def test_a_layer_that_is_another_s_on_one_side_is_one_finding(tied):
+    """Both weights of it; a port's one tensor cannot hold the original's two values."""
+    forward = lambda self, x: self.b(self.a(x))  # noqa: E731 - for both
+    ours, theirs = pair(forward, forward, a=("Linear", 4, 4), b=("Linear", 4, 4))
+    side = ours if tied == "port" else theirs
+    side.b = side.a
+    proof = prove(ours, theirs, np.random.default_rng(0).standard_normal((3, 4)))
+    (mistake,) = proof.mistakes
+    assert (proof.verdict.name, mistake.cause) == ("CODE_DIFFERS", Cause.TIED), str(proof)
+    assert ("self.b = self.a" in proof.answer) is (tied == "original")
+
+
 def test_a_head_that_is_tied_lies_turned_in_paddle():
     forward = lambda self, x: self.head(self.enc(x))  # noqa: E731 - for both
     ours, theirs = pair(forward, forward, enc=("Embedding", 20, 8), head=("Linear", 8, 20))

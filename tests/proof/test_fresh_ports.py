@@ -183,7 +183,7 @@ WRONG = {
         "1 + total - length",
         "total - length",
         "paddle.where",
-        "another constant: condition (triu(diagonal=4)) holds 1 at [0, 0, 0, 3] against 0 (40 of 320",
+        "another constant: condition (triu(diagonal=4)) holds True at [0, 0, 0, 3] against False (40 of 320",
     ),
     "xl: base": (
         "10000 **",

@@ -224,3 +224,73 @@ def test_an_op_that_is_missing_behind_an_in_place_sum(last):
     proof = prove(*pair(port, original, a=("Linear", 8, 8), b=("Linear", 8, 8)), numbers(2, 3, 8, 8), phase="forward")
     assert proof.verdict is ProofVerdict.CODE_DIFFERS
     assert (proof.mistakes[0].cause, proof.mistakes[0].torch.call) == (Cause.MISSING, "relu"), str(proof)
+
+
+def test_indices_beside_a_result_get_no_gradient():
+    """Paddle tracks those of ``topk``, and a gradient that is sent into them ends the process."""
+
+    def port(self, x):
+        h = self.a(x)
+        return h, paddle.topk(h, 2)[1]
+
+    def original(self, x):
+        h = self.a(x)
+        return h, torch.topk(h, 2).indices
+
+    proof = prove(*pair(port, original, a=("Linear", 4, 6)), numbers(3, 4))
+    assert proof, str(proof)
+
+
+def test_rows_that_a_list_exchanges():
+    def port(self, x, rows):
+        h = self.a(x).reshape([2, 3, 2, 2]).transpose([0, 2, 1, 3])
+        table = self.e(rows).transpose([2, 0, 1]).unsqueeze(0)[:, [1, 0]]
+        return paddle.nn.functional.softmax(h @ h.mT + table) @ h
+
+    def original(self, x, rows):
+        h = self.a(x).reshape(2, 3, 2, 2).transpose(1, 2)
+        return (h @ h.mT + self.e(rows).permute(2, 0, 1)[None]).softmax(-1) @ h
+
+    models = pair(port, original, e=("Embedding", 9, 2), a=("Linear", 4, 4))
+    (mistake,) = prove(*models, (numbers(2, 3, 4), np.random.default_rng(0).integers(0, 9, (3, 3)))).mistakes
+    first = port.__code__.co_firstlineno
+    assert first < mistake.paddle.line <= first + 3, mistake
+
+
+def test_a_slice_of_a_whole_table_is_no_call():
+    """The original takes the last rows of a table that it keeps: all of them."""
+
+    def port(self, x):
+        q = self.a(x).reshape([2, 7, 3, 2]).transpose([0, 2, 1, 3])
+        steps = paddle.arange(7)
+        table = (steps.unsqueeze(0) - steps.unsqueeze(1)).abs().astype(x.dtype) * paddle.to_tensor([[[0.1]], [[0.4]], [[0.2]]])
+        return paddle.nn.functional.softmax(q @ q.mT + table.unsqueeze(0), axis=-1) @ q
+
+    def original(self, x):
+        q, steps = self.a(x).reshape(2, 7, 3, 2).transpose(1, 2), torch.arange(7)
+        if not hasattr(self, "table"):
+            table = -(steps[None, None] - steps[None, :, None]).abs() * torch.tensor([[[0.1]], [[0.4]], [[0.2]]])
+            self.register_buffer("table", table, persistent=False)
+            return (q @ q.mT + table).softmax(-1) @ q
+        return (q @ q.mT + self.table[..., -7:, -7:]).softmax(-1) @ q
+
+    proof = prove(*pair(port, original, a=("Linear", 6, 6)), numbers(2, 7, 6))
+    assert proof.mistakes, str(proof)
+    assert not any(mistake.torch and mistake.torch.call == "slice" for mistake in proof.mistakes), str(proof)
+
+
+def test_a_sum_that_the_table_of_ops_has_no_word_for_is_written_or_left_out():
+    """The missing branch reads what the original adds with ``stack(...).sum(0)``, and a dropout reads both branches."""
+
+    def port(self, x):
+        x = paddle.tanh(self.a(x)) + paddle.tanh(self.b(x))
+        return paddle.nn.functional.dropout2d(x * paddle.nn.functional.sigmoid(self.s(x)), p=0.2, training=self.training)
+
+    def original(self, x):
+        x = torch.stack([torch.tanh(self.a(x)), torch.tanh(self.b(x))]).sum(0)
+        c = torch.sigmoid(self.c(x.mean((2, 3), keepdim=True)))
+        return torch.nn.functional.dropout2d(x * c + x * torch.sigmoid(self.s(x)), 0.2)
+
+    models = pair(port, original, a=("Linear", 6, 6), b=("Linear", 6, 6), c=("Linear", 1, 6), s=("Linear", 6, 1))
+    proof = prove(*models, numbers(2, 4, 5, 6))
+    assert proof.mistakes, str(proof)
