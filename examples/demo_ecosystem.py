@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,7 +32,7 @@ from tables import new_progress
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, ANSWERS, SHOWN = ROOT / "docs/ecosystem.md", ROOT / ".ecosystem", ROOT / "tests/ecosystem"
-SECONDS = 300
+SECONDS = 900
 DTYPES = ("float32", "bfloat16")
 RESULT = "result of the pair: "
 
@@ -40,13 +41,23 @@ def alone(pair: Pair, dtype: str, folder: Path | None) -> None:
     """Ask for a pair's bits in this process; ``folder``: where the port's library is copied to, with the changes."""
     limited()
     warnings.simplefilter("ignore")
-    port, original, inputs = pair.build()
     import padiff_shim
     from padiff_shim.proof.bits.result import patched
 
+    with padiff_shim.reference():  # tables that constructors make
+        port, original, inputs = pair.build()
+    names = {"port": f"{versioned(port)} {type(port).__name__}", "original": f"{versioned(original)} {type(original).__name__}"}
     start = time.perf_counter()
-    proof = padiff_shim.prove(port, original, inputs, dtype=dtype, phase="both" if pair.backward else "forward")
-    bits = proof.bits()
+    try:
+        proof = padiff_shim.prove(port, original, inputs, dtype=dtype, phase="both" if pair.backward else "forward")
+        bits = proof.bits()
+    except (RuntimeError, ValueError) as error:
+        line = own_line(error)
+        if dtype == DTYPES[0] or not line:
+            raise
+        refused = f"`{line}`: {cell(str(error).strip().splitlines()[0])}"
+        print(RESULT + json.dumps({**names, "refused": refused, "seconds": time.perf_counter() - start}))
+        return
     seconds = time.perf_counter() - start
     print(proof, bits, sep="\n")
     origins = [
@@ -59,8 +70,7 @@ def alone(pair: Pair, dtype: str, folder: Path | None) -> None:
         for origin in bits.origins
     ]
     answer = {
-        "port": f"{versioned(port)} {type(port).__name__}",
-        "original": f"{versioned(original)} {type(original).__name__}",
+        **names,
         "verdict": proof.verdict.name,
         "gap": proof.differences.get("native"),
         "headline": (bits if bits.comparable else proof).headline,
@@ -78,6 +88,16 @@ def alone(pair: Pair, dtype: str, folder: Path | None) -> None:
         ).items():
             exchange(Path(file), source, folder)
     print(RESULT + json.dumps(answer, default=str))
+
+
+def own_line(error: Exception) -> str:
+    """The last line of the pair's own at which a framework raised an error; "" of any other."""
+    from padiff_shim.dispatch.call_site import is_library
+
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    last = next((frame for frame in reversed(frames) if not is_library(frame.filename)), None)
+    of_framework = str(error).startswith("(NotFound)") or "/torch/" in frames[-1].filename
+    return f"{shortened(last.filename)}:{last.lineno}" if last is not None and of_framework else ""
 
 
 def versioned(model: Any) -> str:
@@ -187,6 +207,8 @@ def cells(dtype: str, answer: dict[str, Any]) -> tuple[str, ...]:
     """A row of the page's table."""
     if "failed" in answer:
         return (dtype, f"**failed**: {cell(answer['failed'])}", "", "", "", "", f"{answer['seconds']:.0f}")
+    if "refused" in answer:
+        return (dtype, "does not run", "", "", "", answer["refused"], f"{answer['seconds']:.0f}")
     origins = answer["origins"]
     gap = "" if answer["gap"] is None else f"{answer['gap']:.1e}" if answer["gap"] else "0"
     verdict = f"`{answer['verdict']}`"
@@ -200,12 +222,14 @@ _TEXT = """\
 # Ports of Paddle's libraries
 
 What is proven of ports that others published, and where they differ from their originals in more than rounding. Written by
-`make ecosystem`: each pair in a process of its own, on a CPU, with small configurations and random weights of trained size.
+`make ecosystem`: each pair in a process of its own, on a CPU, with small configurations and random weights of trained size,
+constructed within `padiff_shim.reference()`, so that tables that a constructor makes come from Torch's kernels, too.
 Where a maintainer can act stands [below](#what-differs).
 
 ## What is proven
 
-{pairs} pairs of {libraries} libraries in {rows} runs, of which {answered} were answered without a failure ({share:.0f} %).{open}
+{pairs} pairs of {libraries} libraries in {rows} runs, {narrow} of these in bfloat16. {not_run} do not run in bfloat16 on a CPU:
+a framework refuses the line that the table names. Of the others {answered} were answered without a failure ({share:.0f} %).{open}
 
 | of these runs | |
 | --- | --- |
@@ -230,7 +254,8 @@ memory. {written} changes are lines to write; a copy of the library with these i
 
 def page(rows: Sequence[Row]) -> str:
     """docs/ecosystem.md."""
-    answers = [answer for _, _, answer in rows if "failed" not in answer]
+    refused = sum("refused" in answer for _, _, answer in rows)
+    answers = [answer for _, _, answer in rows if not {"failed", "refused"} & answer.keys()]
     rounding = [answer for answer in answers if answer["comparable"] and not answer["identical"]]
     every = [origin for answer in rounding for origin in answer["origins"]]
     changed = sum(bool(origin["change"]) for origin in every)
@@ -240,8 +265,10 @@ def page(rows: Sequence[Row]) -> str:
         libraries=len({answer["port"].split()[0] for answer in answers}),
         rows=len(rows),
         answered=len(answers),
-        share=100 * len(answers) / len(rows),
-        open=f"\nWithout an answer yet, most of them in bfloat16: {left} of {len(PAIRS) * len(DTYPES)}." if left else "",
+        share=100 * len(answers) / (len(rows) - refused),
+        not_run=refused,
+        narrow=sum(dtype == "bfloat16" for _, dtype, _ in rows),
+        open=f" Not asked: {left} of {len(PAIRS) * len(DTYPES)}." if left else "",
         equal=sum(answer["identical"] for answer in answers),
         rounding=len(rounding),
         differing=sum(answer["verdict"] == "CODE_DIFFERS" and not answer["comparable"] for answer in answers),

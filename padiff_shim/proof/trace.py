@@ -233,11 +233,15 @@ def described(name: str, attributes: Mapping[str, Any], line: str = "") -> str:
 
 
 class Key(NamedTuple):
-    """Tells a call from all others of its run, and names it in the next run: the n-th of its name in its line and layer."""
+    """Tells a call from all others of its run, and names it in the next run: the n-th of its name in its line and layer.
+
+    A backward's call is none of those of the forward, which calls other kernels where operands lie otherwise.
+    """
 
     name: str
     site: CallSite
     layer: str
+    backward: bool
     occurrence: int
 
 
@@ -522,15 +526,15 @@ class Capture(WithTables):
     def _note_repeat(self, operands: list[TraceOperand], result: torch.Tensor) -> None:
         if operands[0].value.node is not None and result.numel() > operands[0].value.count and backward_node() is None:
             site, layer, _ = self._where()
-            key = Key("repeat_interleave", site, layer, len(self.trace.repeats))
+            key = Key("repeat_interleave", site, layer, False, len(self.trace.repeats))
             node = TraceCall(-1, key, key.name, {}, operands, site, layer, moves=True, view=False, backward=False, api=self.api)
             node.results.append(Value(result.detach(), node))
             self.trace.repeats.append(node)
 
     def _note_parts(self, name: str, arguments: Sequence[tuple[str, Any, bool]], result: torch.Tensor) -> None:
         """Write down what an attention computes, call by call; its result has the value of the last."""
-        key = self._key(name, *self._where()[:2])
-        self._count[key[:3]] += 1
+        key = self._key(name, *self._where())
+        self._count[key[:-1]] += 1
         with _Forwarding(self):
             mixed = _attention({name: value for name, value, _ in arguments})
         self._is(result, self._value(mixed))
@@ -554,7 +558,7 @@ class Capture(WithTables):
     def _with_attributes(self, shape: Shape, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, ...], Any]:
         """The arguments of a call, with the exchanged attributes."""
         site, layer, backward = self._where()
-        wanted = {} if backward else self._attributes.get(self._key(shape.base, site, layer), {})
+        wanted = {} if backward else self._attributes.get(self._key(shape.base, site, layer, backward), {})
         if not wanted:
             return args, kwargs
         names = [name for name, _ in shape.parameters][: len(args)]
@@ -562,9 +566,9 @@ class Capture(WithTables):
         rest = {name: _like(kwargs.get(name), value) for name, value in wanted.items() if name not in names}
         return tuple(changed), {**kwargs, **rest}
 
-    def _key(self, name: str, site: CallSite, layer: str) -> Key:
-        """The key of the next call of an operator there."""
-        return Key(name, site, layer, self._count[name, site, layer])
+    def _key(self, *place: Any) -> Key:
+        """The key of the next call of an operator there, of which it is all but the last."""
+        return Key(*place, self._count[place])
 
     def _turned(
         self,
@@ -632,7 +636,7 @@ class Capture(WithTables):
         moves = name in MOVES
         if name in CREATES or _is_constant(operands, results):
             site, layer, backward = (call_site(self._until), "", False) if backward_node() is None else self._where()
-            key = Key(name, site, layer, 0)
+            key = Key(name, site, layer, backward, 0)
             maker = TraceCall(-1, key, name, attributes, operands, site, layer, moves, view=False, backward=backward)
             maker.results = [self._constant(tensor, described(name, attributes)) for tensor in results]
             for value in maker.results:
@@ -641,8 +645,8 @@ class Capture(WithTables):
         site, layer, backward = self._where()
         shared = {_address(tensor) for _, value, _ in arguments for tensor in tensors_in(value)}
         view = any(_address(tensor) in shared for tensor in results)
-        key = self._key(name, site, layer)
-        self._count[key[:3]] += 1
+        key = self._key(name, site, layer, backward)
+        self._count[key[:-1]] += 1
         node = TraceCall(len(self.trace.nodes), key, name, attributes, operands, site, layer, moves, view, backward, self.api)
         forced = self._forced.get(key)
         if forced is not None:

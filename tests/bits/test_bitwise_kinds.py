@@ -794,3 +794,91 @@ def test_the_line_behind_which_gradients_lie_otherwise(tmp_path):
     (origin,) = answer.origins
     assert ".contiguous()" in origin.patch.after
     assert behind.identical, str(behind)
+
+
+LEFT_STRIDED_TWICE = """
+import paddle.nn as nn
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.begin, self.rows, self.others = nn.Conv2D(4, 16, 1), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.norms = nn.LayerList([nn.GroupNorm(4, 16) for _ in range(3)])
+        self.mixes = nn.LayerList([nn.Conv2D(16, 16, 3, padding=1) for _ in range(3)])
+
+    def mix(self, h, place):
+        return h + self.mixes[place](self.norms[place](h))
+
+    def forward(self, x):
+        h = self.mix(self.begin(x.flatten()[:768].reshape([2, 4, 8, 12])), 0)
+        y = self.rows(h.transpose([0, 2, 3, 1]))
+        h = self.mix(y.transpose([0, 3, 1, 2]) + h, 1)
+        y = self.others(h.transpose([0, 2, 3, 1]).flatten(1, 2))
+        z = y.reshape([2, 8, 12, 16]).transpose([0, 3, 1, 2])
+        return self.mix(z * h, 2)
+"""
+
+
+class MadeDenseTwice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.begin, self.rows, self.others = torch.nn.Conv2d(4, 16, 1), torch.nn.Linear(16, 16), torch.nn.Linear(16, 16)
+        self.norms = torch.nn.ModuleList([torch.nn.GroupNorm(4, 16) for _ in range(3)])
+        self.mixes = torch.nn.ModuleList([torch.nn.Conv2d(16, 16, 3, padding=1) for _ in range(3)])
+
+    def mix(self, h, place):
+        return h + self.mixes[place](self.norms[place](h))
+
+    def forward(self, x):
+        h = self.mix(self.begin(x.flatten()[:768].reshape(2, 4, 8, 12)), 0)
+        y = self.rows(h.permute(0, 2, 3, 1))
+        h = self.mix(y.permute(0, 3, 1, 2).contiguous() + h, 1)
+        y = self.others(h.permute(0, 2, 3, 1).flatten(1, 2))
+        z = y.reshape(2, 8, 12, 16).permute(0, 3, 1, 2).contiguous()
+        return self.mix(z * h, 2)
+
+
+def test_lines_that_lay_out_what_others_read(tmp_path):
+    """Two lines lay out what one line reads in several layers: each is an origin, and no line that only reads is one.
+
+    Behind the first change a Linear calls other kernels forward, of the names of its backward's.
+    """
+    answer, behind = ask(tmp_path, "", MadeDenseTwice, port=LEFT_STRIDED_TWICE)
+    assert answer.mended, str(answer)
+    lines = [LEFT_STRIDED_TWICE.splitlines()[origin.paddle.line - 1].strip()[:5] for origin in answer.origins]
+    assert lines == ["h = s", "z = y"]
+    assert all(".contiguous()" in origin.patch.after for origin in answer.origins)
+    assert behind.identical, str(behind)
+
+
+KERNELS_OF_ONE = """
+import paddle.nn as nn
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Sequential(nn.Conv2D(24, 10, 1))
+
+    def forward(self, x):
+        return self.head({read})[:, :, 0, 0]
+"""
+
+
+class Headed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(24, 10)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+@pytest.mark.parametrize("read", ["x[:, :, None, None]", "(x[:, :, None, None] + 0.0)"])
+def test_a_product_where_the_port_has_kernels_of_one(tmp_path, read):
+    answer, behind = ask(tmp_path, "", Headed, port=KERNELS_OF_ONE.replace("{read}", read))
+    assert answer.mended, str(answer)
+    (origin,) = answer.origins
+    assert "linear(" in origin.patch.after
+    assert behind.identical, str(behind)

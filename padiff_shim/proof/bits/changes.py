@@ -335,13 +335,13 @@ def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate],
         viable: the spellings that give the original's results.
         often: how many times it has to be found.
     """
-    by_kind: dict[tuple[str, int, int, str], list[Candidate]] = defaultdict(list)
+    by_kind: dict[tuple[int, int, str], list[Candidate]] = defaultdict(list)
     for candidates in groups:
         for candidate in candidates:
             for then in viable(candidate):
                 written = candidate.formulation.spellings[then].paddle
-                key = candidate.formulation.name, candidate.spelling, then, written
+                key = candidate.spelling, then, written
                 if not any(set(candidate.results) & set(other.results) for other in by_kind[key]):
                     by_kind[key].append(candidate)
     complete = [(key, held) for key, held in by_kind.items() if len(held) >= often]
-    return [Change(held[0].formulation, key[1], key[2], tuple(held)) for key, held in complete][:MOST]
+    return [Change(held[0].formulation, key[0], key[1], tuple(held)) for key, held in complete][:MOST]

@@ -274,7 +274,7 @@ class NumberedCapture(Capture):
         self._operands = operands
         super()._note(name, arguments, operands, results, updated)
         for node in self.trace.nodes[before:]:
-            plain = node.name, node.site, node.layer.partition(_MARK)[0]
+            plain = node.name, node.site, plain_layer(node), node.backward
             self.plain[Key(*plain, self._plain_count[plain])] = node
             self._plain_count[plain] += 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,7 +27,7 @@ from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
 from .accumulation import order_change
 from .calls import OpCall, ValueId
-from .changes import AnyChange, Change, Probing, candidates_at, changes, layout_candidates
+from .changes import MOVES, AnyChange, Change, Probing, candidates_at, changes, layout_candidates
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
 from .fused_weights import fused_products, joined_products
 from .origins import OriginGroup, Partners, Result
@@ -279,24 +280,22 @@ class OriginSearch:
         self._try_layouts()
         self._try_all(groups)
         if self._settle():
-            for origin in [origin for origin in self.origins if origin.change is not None]:
-                self._gather(origin)
+            changed = [origin for origin in self.origins if origin.change is not None]
+            for place, origin in enumerate(changed, 1):
+                self._gather(origin, [each.change for each in changed[:place] if each.change is not None])
             self._try_all(groups)
 
-    def _gather(self, origin: Origin) -> None:
-        """Origins without a change that another's mends, as one that lays out what they read does, are a part of that one."""
+    def _gather(self, origin: Origin, known: Sequence[AnyChange]) -> None:
+        """Origins without a change that another's mends behind those before it, as one that lays out what they read does, are a
+        part of that one."""
         left = [other for other in self.origins if other.change is None]
-        ran = self._with([origin.change]) if left and origin.change is not None else None
+        ran = self._with(known) if left else None
         for other in left:
             if ran is None:
                 return
             if other.results <= ran.capture.seen and not other.results & ran.capture.differing.keys() and not other.ends & ran.ends:
-                self._unite(origin, other)
-
-    def _unite(self, origin: Origin, other: Origin) -> None:
-        """An origin that is a part of another's."""
-        origin.groups, origin.times = [*origin.groups, *other.groups], [*origin.times, *other.times]
-        self.origins.remove(other)
+                origin.groups, origin.times = [*origin.groups, *other.groups], [*origin.times, *other.times]
+                self.origins.remove(other)
 
     def _try_all(self, groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Try for the origins that have no change: formulations, the original's own calls, other orders, and two of these."""
@@ -374,29 +373,67 @@ class OriginSearch:
         return None if within is None or span is None or rewrite is None else in_layer(rewrite, within, span)
 
     def _try_layouts(self) -> None:
-        """Where an operand lies otherwise in memory: try whether that alone is the cause."""
-        laid = (
-            [] if self.steps else [origin for origin in self.origins if all(map(_may_lie_otherwise, map(origin.at, origin.times)))]
-        )
-        places = {id(origin): [(numbers, *_laid_by(origin.at(numbers))) for numbers in origin.times] for origin in laid}
-        rest = iter(layout_candidates(self.calls, self.followed.recorder, [pair for origin in laid for pair in places[id(origin)]]))
-        joined = {id(origin): [[*joined_products(self.calls, makers)] for _, makers, _ in places[id(origin)]] for origin in laid}
-        self._try(laid, {key: [[*next(rest), *products] for products in times] for key, times in joined.items()})
-        changes_of: dict[Any, Origin] = {}
-        for origin in [origin for origin in laid if origin.change is not None]:
-            assert origin.change is not None
-            origin.laid = True
-            first = changes_of.setdefault((origin.change.spelling, frozenset(origin.change.calls)), origin)
-            if first is not origin:
-                self._unite(first, origin)
+        """Where operands lie otherwise in memory: try the lines that lay them out, those that only move elements first.
+
+        Many lines may read what one lays out: it is the origin of all that no longer differs then.
+        """
+        laid = [] if self.steps else [each for each in self.origins if all(map(_may_lie_otherwise, map(each.at, each.times)))]
+        times = [(origin, numbers, *_laid_by(origin.at(numbers))) for origin in laid for numbers in origin.times]
+        chosen = layout_candidates(self.calls, self.followed.recorder, [time[1:] for time in times])
+        lines: dict[Any, list[Candidate]] = defaultdict(list)
+        readers: dict[Any, set[Origin]] = defaultdict(set)
+        for (origin, _, makers, _), spelled in zip(times, chosen):
+            for candidate in (*spelled, *joined_products(self.calls, makers)):
+                number = candidate.calls[0]
+                lines[self.places[number].site, self.calls[number].op].append(candidate)
+                readers[self.places[number].site, self.calls[number].op].add(origin)
+        viable = self._viable(candidate for same in lines.values() for candidate in same)
+
+        def order(line: tuple[Any, list[Candidate]]) -> tuple[bool, tuple[int, ...]]:
+            return line[0][1] not in MOVES, min(candidate.calls for candidate in line[1])
+
+        for line, same in sorted(lines.items(), key=order):
+            for change in changes([same], viable, 1):
+                if readers[line].intersection(self.origins):
+                    self._settle_layout(change)
+
+    def _settle_layout(self, change: Change) -> None:
+        """Have a layout in the runs to come, if nothing else differs by it, and make one origin of what no longer does."""
+        ran = self._with([*self._settled, change])
+        rest, before = {} if ran is None else ran.capture.differing, self._base.capture.differing
+        if ran is None or not ran.ends <= self.base_ends or not rest.keys() <= before.keys():
+            return
+        open_ones = [origin for origin in self.origins if origin.change is None]
+        gone = {group for origin in open_ones for group in origin.groups if group.result in before.keys() - rest.keys()}
+        times = [set(origin.at(numbers)) for origin in open_ones for numbers in origin.times]
+        if not any(groups & gone and all(group.backward for group in groups - gone) for groups in times):
+            return
+        mended = Origin(change=change, laid=True)
+        for origin in [origin for origin in open_ones if gone.intersection(origin.groups)]:
+            if not mended.groups:
+                self.origins.insert(self.origins.index(origin), mended)
+            mended.groups += [group for group in origin.groups if group in gone]
+            mended.times += [numbers for numbers in origin.times if gone.intersection(origin.at(numbers))]
+            origin.groups = [group for group in origin.groups if group not in gone]
+            left = [origin.at(numbers) for numbers in origin.times]
+            origin.times = [set[int]().union(*(group.calls for group in groups)) for groups in left if groups]
+            if not origin.groups:
+                self.origins.remove(origin)
+        self._settled.append(change)
+        self._base = ran
+
+    def _viable(self, candidates: Iterable[Candidate]) -> Callable[[Candidate], Sequence[int]]:
+        """Which spellings of a candidate give the original's bits of the original's operands."""
+        probing = Probing(candidates, self.calls)
+        followed = probing.watch(_following(self._settled, self.calls))
+        self.forced_run(followed, free=_calls_of(self._settled))
+        return lambda candidate: probing.viable[id(candidate)]
 
     def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Find the change of each origin among candidates, by its identity, for each time."""
-        probing = Probing((candidate for each in groups.values() for times in each for candidate in times), self.calls)
-        followed = probing.watch(_following(self._settled, self.calls))
-        self.forced_run(followed, free=_calls_of(self._settled))
+        viable = self._viable(candidate for each in groups.values() for times in each for candidate in times)
         for origin in origins:
-            for change in changes(groups[id(origin)], lambda candidate: probing.viable[id(candidate)], len(origin.times)):
+            for change in changes(groups[id(origin)], viable, len(origin.times)):
                 left = self._left(change, origin)
                 if left == {}:
                     origin.change = change

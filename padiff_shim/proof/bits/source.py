@@ -33,6 +33,7 @@ class Span(NamedTuple):
         names: the names of the function's module and their values, by which aliases of Paddle are known.
         variables: text -> the value that it holds there: local variables, parameters of ``self``, and parts of the statement.
         numbers: text -> the number that a part of the statement stands for.
+        layer: of a library's method: whose it is, as ``self`` or a part of the layer that the port calls.
     """
 
     file: str
@@ -44,6 +45,7 @@ class Span(NamedTuple):
     names: Mapping[str, Any]
     variables: Mapping[str, ValueId]
     numbers: Mapping[str, float]
+    layer: str = "self"
 
 
 def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
@@ -62,12 +64,19 @@ def span_of_call(until: CodeType, known: Callable[[Any], ValueId | None]) -> Spa
 
 
 def span_in_layer(until: CodeType, known: Callable[[Any], ValueId | None]) -> Span | None:
-    """The innermost expression in a method of a library's layer that the user's function calls; arguments as above."""
+    """The innermost expression in a method of a library's layer that the user's function calls; arguments as above.
+
+    Of layers in a ``Sequential``, that of the one that it calls.
+    """
     frame, methods = sys._getframe(1), list[FrameType]()
     while frame is not None and frame.f_code is not until and is_library(frame.f_code.co_filename):
         methods += [frame] if isinstance(frame.f_locals.get("self"), paddle.nn.Layer) else []
         frame = frame.f_back  # type: ignore[assignment]
-    return next((_span(each, known) for each in methods if each.f_locals["self"] is methods[-1].f_locals["self"]), None)
+    layers = list(dict.fromkeys(each.f_locals["self"] for each in reversed(methods)))
+    layer = next((each for each in layers if not isinstance(each, paddle.nn.Sequential)), None)
+    inside = [] if layer is None else [name for name, each in layers[0].named_sublayers(include_self=True) if each is layer]
+    span = next((_span(each, known) for each in methods if inside and each.f_locals["self"] is layer), None)
+    return None if span is None else span._replace(layer=_attribute(inside[0]) if inside[0] else "self")
 
 
 def _span(frame: FrameType, known: Callable[[Any], ValueId | None]) -> Span | None:
@@ -284,7 +293,7 @@ def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
     imported = sorted(read & within.names.keys())
     method.body = method.body[ast.get_docstring(method) is not None :]
     method.body[:0] = ast.parse(f"from {within.names['__name__']} import {', '.join(imported)}").body if imported else []
-    layer = ast.unparse(expression.func).removesuffix(".forward").replace("super()", "self")
+    layer = ast.unparse(expression.func).removesuffix(".forward").replace("super()", "self") + within.layer.removeprefix("self")
     name, method.name = method.name, _fresh(method.name, set(span.code.co_varnames))
     lines = f"{ast.unparse(method)}\n{layer}.{name} = {method.name}.__get__({layer})"
     return Rewrite(span.file, frozenset([source.line_before(statement, lines)]))

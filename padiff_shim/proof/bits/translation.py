@@ -176,7 +176,7 @@ class Translator(CallWords):
             known = self._recorder.known(self._parameters[partner.label])
             if known is None:
                 raise Untranslatable(partner.label)
-            return self._named(known)
+            return self._weight(self._named(known), as_side(self._parameters[partner.label]), operand.tensor)
         sides, size = self._by_memory.get(partner.tensor.data_ptr(), []), operand.value.count  # a part of a tensor begins elsewhere
         if operand.tensor.numel() > size and (repeated := list(self._alike(operand.tensor))):
             sides, size = repeated, operand.tensor.numel()
@@ -205,6 +205,15 @@ class Translator(CallWords):
         turned = side.dim() == 2 and side.shape == operand.tensor.shape and not torch.equal(partner.tensor, operand.tensor)
         text = f"{self._named(value)}.t()" if turned else self.shaped(self._named(value), side, operand.tensor, call)
         return self._cast(text, side, operand.tensor)
+
+    @staticmethod
+    def _weight(name: str, held: torch.Tensor, wanted: torch.Tensor) -> str:
+        """A parameter, as a matrix where the port's layer holds kernels, and the other way round."""
+        text, matrix = (name, held) if held.dim() < 3 else (f"{name}.flatten(1)", held.flatten(1))
+        for turned, side in (("", matrix), (".t()", matrix.t())) if held.dim() > 1 and held.shape != wanted.shape else ():
+            if side.numel() == wanted.numel() and torch.equal(side.reshape(wanted.shape), wanted):
+                return text + turned + f".reshape({list(wanted.shape)})" * (side.shape != wanted.shape)
+        return name
 
     def _alike(self, tensor: torch.Tensor) -> Iterator[tuple[ValueId, torch.Tensor]]:
         """The port's values whose matrices are those of a tensor that is repeated on its way to a call."""
