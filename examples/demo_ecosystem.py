@@ -20,6 +20,7 @@ import tempfile
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,8 @@ def asked(pair: Pair, dtype: str, *, again: bool) -> dict[str, Any]:
         answer = apart(pair, dtype, Path(folder), write=True)
         if any(Path(folder).iterdir()):
             answer["changed"] = apart(pair, dtype, Path(folder), write=False)
+    head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    answer["state"] = head.stdout.strip()
     place.parent.mkdir(exist_ok=True)
     place.write_text(json.dumps(answer, indent=1), "utf-8")
     return answer
@@ -222,7 +225,8 @@ _TEXT = """\
 # Ports of Paddle's libraries
 
 What is proven of ports that others published, and where they differ from their originals in more than rounding. Written by
-`make ecosystem`: each pair in a process of its own, on a CPU, with small configurations and random weights of trained size,
+`make ecosystem`: each pair in a process of its own, on a CPU, with small configurations and random weights of trained size.
+Measured with this library at commit {state}, and a row that names another commit at that one. Behind 388a893a pairs are
 constructed within `padiff_shim.reference()`, so that tables that a constructor makes come from Torch's kernels, too.
 Where a maintainer can act stands [below](#what-differs).
 
@@ -260,6 +264,7 @@ def page(rows: Sequence[Row]) -> str:
     every = [origin for answer in rounding for origin in answer["origins"]]
     changed = sum(bool(origin["change"]) for origin in every)
     left = len(PAIRS) * len(DTYPES) - len(rows)
+    (state, _), *_ = Counter(answer["state"] for _, _, answer in rows).most_common()
     text = _TEXT.format(
         pairs=len({pair.name for pair, _, _ in rows}),
         libraries=len({answer["port"].split()[0] for answer in answers}),
@@ -267,6 +272,7 @@ def page(rows: Sequence[Row]) -> str:
         answered=len(answers),
         share=100 * len(answers) / (len(rows) - refused),
         not_run=refused,
+        state=state,
         narrow=sum(dtype == "bfloat16" for _, dtype, _ in rows),
         open=f" Not asked: {left} of {len(PAIRS) * len(DTYPES)}." if left else "",
         equal=sum(answer["identical"] for answer in answers),
@@ -282,7 +288,8 @@ def page(rows: Sequence[Row]) -> str:
     )
     lines = [HEAD, ("---",) * len(HEAD)]
     for pair, dtype, answer in rows:
-        lines.append((answer.get("port", pair.name), answer.get("original", ""), *cells(dtype, answer)))
+        at = dtype if answer["state"] == state else f"{dtype}, at {answer['state']}"
+        lines.append((answer.get("port", pair.name), answer.get("original", ""), *cells(at, answer)))
     return text + "".join(f"| {' | '.join(line)} |\n" for line in lines) + differences()
 
 

@@ -233,15 +233,12 @@ def described(name: str, attributes: Mapping[str, Any], line: str = "") -> str:
 
 
 class Key(NamedTuple):
-    """Tells a call from all others of its run, and names it in the next run: the n-th of its name in its line and layer.
-
-    A backward's call is none of those of the forward, which calls other kernels where operands lie otherwise.
-    """
+    """Tells a call from all others of its run, and names it in the next run: the n-th of its name in its line and layer."""
 
     name: str
     site: CallSite
     layer: str
-    backward: bool
+    backward: bool  # the forward has other kernels where operands lie otherwise: they may bear the names of its backward's
     occurrence: int
 
 
@@ -566,9 +563,9 @@ class Capture(WithTables):
         rest = {name: _like(kwargs.get(name), value) for name, value in wanted.items() if name not in names}
         return tuple(changed), {**kwargs, **rest}
 
-    def _key(self, *place: Any) -> Key:
-        """The key of the next call of an operator there, of which it is all but the last."""
-        return Key(*place, self._count[place])
+    def _key(self, name: str, site: CallSite, layer: str, backward: bool) -> Key:
+        """The key of the next call of an operator there."""
+        return Key(name, site, layer, backward, self._count[name, site, layer, backward])
 
     def _turned(
         self,

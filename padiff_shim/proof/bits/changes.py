@@ -274,33 +274,21 @@ def _can_be_swapped(candidate: Candidate, makers: Mapping[int, int]) -> bool:
     return first >= 0 and all(makers.get(number, -1) < first for number in operands)
 
 
-class Probing:
-    """Replays candidates beside a run in which every value is the original's, and keeps those that give its bits.
+def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> Mapping[int, Sequence[int]]:
+    """By a candidate's identity the spellings that give the bits of a run to come, in which every value is the original's.
 
-    Args:
-        candidates: what to replay.
-        calls: the port's, of an earlier run.
+    ``followed``: of that run, beside which the candidates are replayed. ``calls``: the port's, of an earlier run.
     """
+    viable: dict[int, list[int]] = defaultdict(list)
+    swaps: dict[int, list[tuple[Candidate, Swap]]] = defaultdict(list)
+    for candidate in {id(candidate): candidate for candidate in candidates}.values():
+        swap = _swap(candidate, "", calls)
+        swaps[max(swap.results)].append((candidate, swap))
 
-    def __init__(self, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> None:
-        self.viable: dict[int, list[int]] = defaultdict(list)  # by the candidate's identity: the places of spellings
-        self._at: dict[int, list[tuple[Candidate, Swap]]] = defaultdict(list)
-        for candidate in {id(candidate): candidate for candidate in candidates}.values():
-            swap = _swap(candidate, "", calls)
-            self._at[max(swap.results)].append((candidate, swap))
-        self._calls = calls
-        self._followed = Followed()
-
-    def watch(self, followed: Followed) -> Followed:
-        """Replay beside this run."""
-        followed.probe, self._followed = self._probe, followed
-        return followed
-
-    def _probe(self, number: int, result: Any) -> None:
-        for candidate, swap in self._at.get(number, ()):
-            recorder = self._followed.recorder
-            values = {call: self._calls[call].outputs for call in swap.results}
-            outputs = [item for item in listed(result) if isinstance(item, paddle.Tensor)]
+    def probe(number: int, result: Any) -> None:
+        recorder, outputs = followed.recorder, [item for item in listed(result) if isinstance(item, paddle.Tensor)]
+        for candidate, swap in swaps.get(number, ()):
+            values = {call: calls[call].outputs for call in swap.results}
             wanted = [
                 outputs[values[number].index(value)] if value in values[number] else recorder.tensor(value)
                 for value in candidate.results
@@ -310,9 +298,12 @@ class Probing:
             except LookupError:
                 continue
             for place in candidate.others:
-                with self._followed.unseen():
+                with followed.unseen():
                     if _gives(candidate.formulation.spellings[place].paddle, operands, wanted):
-                        self.viable[id(candidate)].append(place)
+                        viable[id(candidate)].append(place)
+
+    followed.probe = probe
+    return viable
 
 
 def _gives(spelling: str, operands: dict[str, Any], wanted: Sequence[Any]) -> bool:

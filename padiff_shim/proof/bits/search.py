@@ -27,7 +27,7 @@ from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
 from .accumulation import order_change
 from .calls import OpCall, ValueId
-from .changes import MOVES, AnyChange, Change, Probing, candidates_at, changes, layout_candidates
+from .changes import MOVES, AnyChange, Change, candidates_at, changes, layout_candidates, probed
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
 from .fused_weights import fused_products, joined_products
 from .origins import OriginGroup, Partners, Result
@@ -47,6 +47,7 @@ class Origin:
         change: what mends it; None if nothing does that was tried.
         laid: the change gives an operand another layout; its calls stand elsewhere.
         ends: the gradients that differ by it, where no value of the port shows that.
+        part: what mends its forward, and leaves gradients that differ.
     """
 
     groups: list[OriginGroup] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Origin:
     change: AnyChange | None = None
     laid: bool = False
     ends: set[str] = field(default_factory=set)
+    part: Change | None = None
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
@@ -93,8 +95,6 @@ class OriginSearch:
         self._units: list[float] | None = None
         self._unlike: set[str] = set()
         self.origins: list[Origin] = []
-        # By the origin's identity: what mends a part, and what it leaves.
-        self._partial: dict[int, tuple[Change, Mapping[Result, torch.Tensor]]] = {}
         self.base_ends: set[str] = set()
         self.notes: list[str] = []  # what could not be followed
         self._settled: list[AnyChange] = []  # changes behind which others are tried
@@ -136,7 +136,7 @@ class OriginSearch:
             self._mapping, parameters, self.followed.recorder, self.places, (self.original, self.natural)
         ):
             origin = Origin(product.groups, product.times, ends=product.weights)
-            origin.change = next((change for change in product.changes if self._mends(change, origin)), None)
+            origin.change = next((change for change in product.changes if self._left(change, origin) == {}), None)
             if isinstance(origin.change, Change):
                 origin.times = [set(candidate.calls) for candidate in origin.change.candidates]
                 self._settled.append(origin.change)
@@ -213,7 +213,8 @@ class OriginSearch:
         whole = sorted(origins, key=lambda origin: -len(origin.times[0]))
         for origin in reversed(whole):
             for other in whole[: whole.index(origin)]:
-                times = [self._whole_time(other.times[0], numbers) for numbers in origin.times]
+                wholes = [set(calls) for calls in self._again(tuple(other.times[0]))]
+                times = [next((whole for whole in wholes if numbers <= whole), set[int]()) for numbers in origin.times]
                 if all(times):
                     other.groups += origin.groups
                     other.times += [
@@ -223,14 +224,12 @@ class OriginSearch:
                     break
         return origins
 
-    def _whole_time(self, whole: set[int], part: set[int]) -> set[int]:
-        """The calls that are to a part what all calls of an origin are to its own; none if it is no part."""
+    def _again(self, numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Some calls each time that their lines run: the numbers of all."""
         order = [(call.op, place.site) for call, place in zip(self.calls, self.places)]
-        for shift in sorted({number - first for number in part for first in whole}):
-            moved = {number + shift for number in whole}
-            if part <= moved and max(moved) < len(order) and all(order[number] == order[number + shift] for number in whole):
-                return moved
-        return set()
+        for shift in range(-min(numbers), len(order) - max(numbers)):
+            if all(order[number] == order[number + shift] for number in numbers):
+                yield tuple(number + shift for number in numbers)
 
     def leave_out(self, shares: Sequence[float | None]) -> list[float | None]:
         """Leave the origins out that move signs of zeros alone, and by them no bit of a result; the shares of the others."""
@@ -316,7 +315,7 @@ class OriginSearch:
         for origin in left if not self.steps else ():
             if origin.change is None:
                 origin.change = self._said(origin, self._ordered, origin)
-        for origin in [origin for origin in self.origins if origin.change is None and id(origin) in self._partial]:
+        for origin in [origin for origin in self.origins if origin.change is None and origin.part is not None]:
             self._said(origin, self._split, origin)
 
     def _settle(self) -> bool:
@@ -348,12 +347,12 @@ class OriginSearch:
     def _of_tables(self, origin: Origin) -> AnyChange | None:
         """Other tables that mend an origin."""
         table = table_change(origin.groups, self.followed.recorder, self.places, self._port.tables, self._translator.constant)
-        return table if table is not None and self._mends(table, origin) else None
+        return table if table is not None and self._left(table, origin) == {} else None
 
     def _ordered(self, origin: Origin) -> AnyChange | None:
         """Another order of the sums of gradients that mends an origin."""
         order = order_change([origin.at(numbers) for numbers in origin.times], self.partners, self.calls, self.places)
-        return order if order is not None and self._mends(order, origin) else None
+        return order if order is not None and self._left(order, origin) == {} else None
 
     @functools.cached_property
     def _in_layers(self) -> list[Span | None]:
@@ -380,35 +379,38 @@ class OriginSearch:
         laid = [] if self.steps else [each for each in self.origins if all(map(_may_lie_otherwise, map(each.at, each.times)))]
         times = [(origin, numbers, *_laid_by(origin.at(numbers))) for origin in laid for numbers in origin.times]
         chosen = layout_candidates(self.calls, self.followed.recorder, [time[1:] for time in times])
-        lines: dict[Any, list[Candidate]] = defaultdict(list)
-        readers: dict[Any, set[Origin]] = defaultdict(set)
+        lines: dict[Any, list[tuple[Candidate, Origin]]] = defaultdict(list)
         for (origin, _, makers, _), spelled in zip(times, chosen):
             for candidate in (*spelled, *joined_products(self.calls, makers)):
                 number = candidate.calls[0]
-                lines[self.places[number].site, self.calls[number].op].append(candidate)
-                readers[self.places[number].site, self.calls[number].op].add(origin)
-        viable = self._viable(candidate for same in lines.values() for candidate in same)
+                lines[self.calls[number].op not in MOVES, self.places[number].site].append((candidate, origin))
+        viable = self._viable(candidate for same in lines.values() for candidate, _ in same)
+        first = {line: min(candidate.calls for candidate, _ in same) for line, same in lines.items()}
+        for line in sorted(lines, key=lambda line: (line[0], first[line])):
+            for change in changes([[candidate for candidate, _ in lines[line]]], viable, 1):
+                if any(origin in self.origins for _, origin in lines[line]):
+                    self._take(change)
 
-        def order(line: tuple[Any, list[Candidate]]) -> tuple[bool, tuple[int, ...]]:
-            return line[0][1] not in MOVES, min(candidate.calls for candidate in line[1])
+    def _take(self, change: Change, parted: Origin | None = None) -> bool:
+        """Have a change in the runs to come, and make one origin of all that it mends.
 
-        for line, same in sorted(lines.items(), key=order):
-            for change in changes([same], viable, 1):
-                if readers[line].intersection(self.origins):
-                    self._settle_layout(change)
-
-    def _settle_layout(self, change: Change) -> None:
-        """Have a layout in the runs to come, if nothing else differs by it, and make one origin of what no longer does."""
+        Nothing else may differ by it but gradients of an origin that is ``parted``, which keeps them.
+        """
         ran = self._with([*self._settled, change])
         rest, before = {} if ran is None else ran.capture.differing, self._base.capture.differing
-        if ran is None or not ran.ends <= self.base_ends or not rest.keys() <= before.keys():
-            return
-        open_ones = [origin for origin in self.origins if origin.change is None]
+        new = [self.partners.group(result, made) for result, made in rest.items() if result not in before]
+        if ran is None or not ran.ends <= self.base_ends or not all(parted and group.backward for group in new):
+            return False
+        for numbers in parted.times if parted else ():
+            numbers.update(*(group.calls for group in new))
+        if parted:
+            parted.groups = [*parted.groups, *new]
+        open_ones = [parted] if parted else [origin for origin in self.origins if origin.change is None]
         gone = {group for origin in open_ones for group in origin.groups if group.result in before.keys() - rest.keys()}
         times = [set(origin.at(numbers)) for origin in open_ones for numbers in origin.times]
         if not any(groups & gone and all(group.backward for group in groups - gone) for groups in times):
-            return
-        mended = Origin(change=change, laid=True)
+            return False
+        mended = Origin(change=change, laid=parted is None)
         for origin in [origin for origin in open_ones if gone.intersection(origin.groups)]:
             if not mended.groups:
                 self.origins.insert(self.origins.index(origin), mended)
@@ -421,13 +423,14 @@ class OriginSearch:
                 self.origins.remove(origin)
         self._settled.append(change)
         self._base = ran
+        return True
 
     def _viable(self, candidates: Iterable[Candidate]) -> Callable[[Candidate], Sequence[int]]:
         """Which spellings of a candidate give the original's bits of the original's operands."""
-        probing = Probing(candidates, self.calls)
-        followed = probing.watch(_following(self._settled, self.calls))
+        followed = _following(self._settled, self.calls)
+        viable = probed(followed, candidates, self.calls)
         self.forced_run(followed, free=_calls_of(self._settled))
-        return lambda candidate: probing.viable[id(candidate)]
+        return lambda candidate: viable[id(candidate)]
 
     def _try(self, origins: Sequence[Origin], groups: Mapping[int, list[list[Candidate]]]) -> None:
         """Find the change of each origin among candidates, by its identity, for each time."""
@@ -439,11 +442,7 @@ class OriginSearch:
                     origin.change = change
                     break
                 if left and all(group.backward for group in self._groups(origin, left)):
-                    self._partial.setdefault(id(origin), (change, left))
-
-    def _mends(self, change: AnyChange, origin: Origin) -> bool:
-        """Whether nothing of an origin differs any longer with a change, and nothing else does."""
-        return self._left(change, origin) == {}
+                    origin.part = origin.part or change
 
     def _groups(self, origin: Origin, results: Mapping[Result, torch.Tensor]) -> list[OriginGroup]:
         """The groups of results that differ with a change of an origin."""
@@ -471,21 +470,14 @@ class OriginSearch:
 
     def _split(self, origin: Origin) -> None:
         """Of an origin in two: what a change mends, and gradients that another mends behind it."""
-        change, left = self._partial[id(origin)]
-        groups = self._groups(origin, left)
-        rest = Origin(groups, [numbers.union(*(group.calls for group in groups)) for numbers in origin.times])
-        before = self._base
-        self._settled.append(change)
-        self._base = self._with(self._settled) or before
-        rest.change = self._ordered(rest)
-        if rest.change is None:
-            self._try([rest], {id(rest): [list(self._translator.of_gradients(rest.at(numbers))) for numbers in rest.times]})
-        if rest.change is None:
-            self._settled.pop()
-            self._base = before
-            return
-        origin.change, origin.groups = change, [group for group in origin.groups if group.result not in left]
-        self.origins.insert(self.origins.index(origin) + 1, rest)
+        before = origin.groups, [set(numbers) for numbers in origin.times], [*self.origins], [*self._settled], self._base
+        if origin.part is not None and self._take(origin.part, origin):
+            origin.change = self._ordered(origin)
+            if origin.change is None:
+                gradients = [list(self._translator.of_gradients(origin.at(numbers))) for numbers in origin.times]
+                self._try([origin], {id(origin): gradients})
+        if origin.change is None:
+            origin.groups, origin.times, self.origins, self._settled, self._base = before
 
     def changed(self) -> RunOutcome:
         """The port with all changes, and nothing of the original's."""
@@ -503,13 +495,9 @@ class OriginSearch:
         """The candidates of a change for the other weights and steps for which its line runs."""
         among = match(self.calls, [change.formulation]) if change.formulation.samples else []
         known = {(candidate.spelling, candidate.calls): candidate for candidate in among}
-        order = [(call.op, place.site) for call, place in zip(self.calls, self.places)]
         first, taken = change.candidates[0], {candidate.calls for candidate in change.candidates}
-        for place in range(len(order)):
-            calls = tuple(number + place - first.calls[0] for number in first.calls)
-            if calls in taken or min(calls) < 0 or max(calls) >= len(order):
-                continue
-            if any(order[number] != order[other] for number, other in zip(first.calls, calls)):
+        for calls in self._again(first.calls):
+            if calls in taken:
                 continue
             values: dict[ValueId, ValueId] = {}
             for number, other in zip(first.calls, calls):

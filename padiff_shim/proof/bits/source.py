@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import functools
 import gc
 import itertools
@@ -238,34 +237,13 @@ def text_of(span: Span) -> str:
     return "" if expression is None else ast.unparse(expression)
 
 
-def part_replaced(span: Span, value: ValueId, places: Sequence[Span], name: str) -> str | None:
-    """An expression in which a name stands for a value: where it is a variable, or made at one of these places.
-
-    None where the expression does not read the value so.
-    """
-    source = _source(span.file)
-    expression = source.at(span)
-    if expression is None:
-        return None
-    makers = [node for place in places if (node := source.at(place)) is not None]
-    replaced = _Replaced([text for text, known in span.variables.items() if known == value], makers, name)
-    text = ast.unparse(replaced.visit(copy.deepcopy(expression)))
-    return text if replaced.count else None
-
-
-class _Replaced(ast.NodeTransformer):
-    """An expression with a name in place of variables, and of the expressions that lie where some nodes lie."""
-
-    def __init__(self, texts: Sequence[str], nodes: Sequence[ast.expr], name: str) -> None:
-        self._texts, self._places, self._name = texts, [extent(node) for node in nodes], name
-        self.count = 0
-
-    def visit(self, node: ast.AST) -> Any:
-        """An expression."""
-        if isinstance(node, ast.expr) and (extent(node) in self._places or ast.unparse(node) in self._texts):
-            self.count += 1
-            return ast.Name(self._name, ast.Load())
-        return super().visit(node)
+def reading(span: Span, value: ValueId) -> list[Span]:
+    """The parts of an expression that are a variable which holds a value."""
+    expression = _source(span.file).at(span)
+    names = [text for text, known in span.variables.items() if known == value]
+    parts = [node for node in ast.walk(expression) if isinstance(node, ast.expr)] if expression is not None else []
+    places = [extent(node) for node in parts if ast.unparse(node) in names]
+    return [span._replace(line=at[0], column=at[1], end_line=at[2], end_column=at[3]) for at in places]
 
 
 def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
@@ -482,10 +460,7 @@ _CLOSED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
 def _at(tree: ast.AST, span: Span) -> ast.expr | None:
     """The expression of a tree that lies there."""
     place = (span.line, span.column, span.end_line, span.end_column)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.expr) and (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == place:
-            return node
-    return None
+    return next((node for node in ast.walk(tree) if isinstance(node, ast.expr) and extent(node) == place), None)
 
 
 def _is_plain(text: str) -> bool:

@@ -16,15 +16,14 @@ from ...table.formulation import NUMBERS, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from ..trace import Tables, TraceCall
-from .calls import CallRecorder, OpCall
+from .calls import CallRecorder, OpCall, ValueId
 from .changes import MOVES, AnyChange
 from .following import CallPlace, as_side
 from .origins import OriginGroup, arranged
-from .source import Span, part_replaced, patch
+from .source import Span, patch, reading
 from .words import CallWords, Untranslatable, literal
 
 _TAKING = MOVES | {"embedding", "gather", "index_select", "index_sample", "take_along_axis", "cast", "astype"}
-_TABLE = "the_table_of_the_original"
 _NEAR = 1e-4  # of the largest number: so near is what the original makes in its own dtype to what it makes in float64
 
 
@@ -33,10 +32,11 @@ class TableChange(AnyChange):
     """Other numbers of tables.
 
     Attributes:
-        expressions: by the number of a call of the port: what to write there; "" where nothing is known that makes the numbers.
+        expressions: by the number of a call of the port, and by what it reads where that was there before: what to write in its
+            place; "" where nothing is known that makes the numbers.
     """
 
-    expressions: Mapping[int, str] = field(default_factory=dict)
+    expressions: Mapping[tuple[int, ValueId | None], str] = field(default_factory=dict)
 
     def patch(
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
@@ -44,9 +44,10 @@ class TableChange(AnyChange):
         """None where a table has no words."""
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
         edits = list[Rewrite | None]()
-        for number, text in self.expressions.items():
+        for (number, read), text in self.expressions.items():
             span = places[number].span
-            edits.append(patch(span, _with_lengths(text, span), {}, spans, taken=taken) if text and span is not None else None)
+            parts = [] if span is None or not text else [span] if read is None else reading(span, read)
+            edits += [patch(part, _with_lengths(text, part), {}, spans, taken=taken) for part in parts] or [None]
         return functools.reduce(lambda first, other: first if first == other else both(first, other), edits)
 
 
@@ -67,7 +68,7 @@ def table_change(
     """
     makers = {value.number: number for number, call in enumerate(recorder.calls) for value in call.outputs}
     waiting, lines = sorted(set[int]().union(*(group.calls for group in groups))), list[str]()
-    seen, exchanged, expressions = set[int](), dict[int, Any](), dict[int, str]()
+    seen, exchanged, expressions = set[int](), dict[int, Any](), dict[tuple[int, ValueId | None], str]()
     made = [call for group in groups for call in group.tables[1] if call.results]  # by the original's own calls
     while waiting:
         reader = waiting.pop(0)
@@ -82,9 +83,7 @@ def table_change(
                 known = span.variables.items() if span is not None else ()
                 line = f"{next((text for text, held in known if held == value), 'table')} = {shown}"
                 lines += [line] if line not in lines else []
-                if maker is None:  # where it is read
-                    text = (part_replaced(span, value, [], _TABLE) or "").replace(_TABLE, text) if span is not None and text else ""
-                expressions[reader if maker is None else maker] = text
+                expressions[(reader, value) if maker is None else (maker, None)] = text
             elif maker is not None and recorder.calls[maker].op in _TAKING:
                 waiting.append(maker)
     if not exchanged:

@@ -151,12 +151,8 @@ def _in_layout_of(framework: str, mapping: Weights, values: dict[str, Array], sh
         framework, LayerNode(""), {name: torch.from_numpy(np.zeros(shapes[name], dtype)) for name, dtype in dtypes.items()}
     )
     writes = prepared(replace(mapping, src=other, pairs=pairs), source, target)
-    return {write.name: _array(write.value, write.target) for write in writes}
-
-
-def _array(value: Any, target: torch.Tensor) -> Array:
-    made = torch.full_like(target, value) if isinstance(value, float) else value
-    return made.detach().numpy().copy()
+    made = {write.name: torch.as_tensor(write.value, dtype=write.target.dtype).expand_as(write.target) for write in writes}
+    return {name: value.detach().numpy().copy() for name, value in made.items()}
 
 
 def with_paddles_own(port: PaddleUpdates) -> OptimizerCall | None:

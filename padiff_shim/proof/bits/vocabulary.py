@@ -136,7 +136,7 @@ class Phrase:
             return match.operands.setdefault(name, [(call, shaped)])[0][1].value is other.value
         maker, its = operand.value.node, other.value.node
         if maker is None or its is None:
-            return maker is its and _same_constant(operand.value.tensor, other.value.tensor)
+            return maker is its and torch.equal(operand.value.tensor.double(), other.value.tensor.double())
         results = [values.values.index(value) for values, value in ((maker, operand.value), (its, other.value))]
         return results[0] == results[1] and self._matches(maker, its, match)
 
@@ -248,7 +248,8 @@ def _function(op: Op) -> tuple[str, dict[str, Any]] | None:
 def _phrase(op: Op, sample: Sample, function: str, defaults: Mapping[str, Any]) -> Phrase | None:
     """One call of an op's formula; None if it raises, or has no words."""
     parameters = parse(op.params)
-    names = [next((name for name in (*aliases, *_others(aliases)) if name in defaults), "") for aliases, _ in parameters]
+    others = [[_OTHER_NAMES[name] for name in aliases if name in _OTHER_NAMES] for aliases, _ in parameters]
+    names = [next((name for name in (*aliases, *more) if name in defaults), "") for (aliases, _), more in zip(parameters, others)]
     drawn = [
         torch.from_numpy(np.asarray(value)) if isinstance(value, np.ndarray) else value
         for value in sample.arrays(np.random.default_rng(0))
@@ -278,10 +279,6 @@ def _phrase(op: Op, sample: Sample, function: str, defaults: Mapping[str, Any]) 
     if not kernels or set(held.values()) != known:
         return None
     return Phrase(function, defaults, kernels, held, next(iter(known)) if op.operands else "", settings, frozenset(plain))
-
-
-def _others(aliases: Sequence[str]) -> list[str]:
-    return [_OTHER_NAMES[name] for name in aliases if name in _OTHER_NAMES]
 
 
 def _tell(alike: Sequence[Phrase]) -> None:
@@ -326,7 +323,3 @@ def _alike(value: Any, other: Any) -> bool:
 
 def _sizes(call: TraceCall) -> set[int]:
     return {size for operand in call.operands for tensor in (operand.tensor, operand.value.tensor) for size in tensor.shape}
-
-
-def _same_constant(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return tensor.shape == other.shape and bool(torch.equal(tensor.double(), other.double()))
