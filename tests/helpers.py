@@ -240,10 +240,10 @@ def same(ours, theirs):
     return ours.shape == theirs.shape and ours.dtype == theirs.dtype and np.array_equal(ours, theirs, equal_nan=True)
 
 
-def in_child(program, timeout=PATIENCE):
-    """Run a program in a process of its own: a crash or a hang must not take the suite along."""
+def in_child(program, timeout=PATIENCE, *, opened=True):
+    """Run a program in a process of its own: a crash or a hang must not take the suite along. ``opened``: see ``forked.run``."""
     head = "import paddle, padiff_shim, torch\nimport paddle.nn.functional as F\n"
-    return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout, warm=True)
+    return forked.run(["-c", head + textwrap.dedent(program)], timeout=timeout, warm=True, opened=opened)
 
 
 def leaves_in(dtype, *shape, seed=0):
