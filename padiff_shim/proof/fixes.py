@@ -28,9 +28,7 @@ from .findings import Cause, Fix, Mistake
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
 _ATTRIBUTE = re.compile(r"(?P<name>\w+)=\S+ against (?P<wanted>[\w.+-]+)")
 _LAYER = re.compile(r"paddle\.nn\.[A-Z]\w*\(")
-_BETWEEN_CALLS = frozenset(  # not within the layer
-    {Cause.MISSING, Cause.PLACE, Cause.ORDER, Cause.OPERAND, Cause.SWAPPED, Cause.GRAPH_ENDS, Cause.GRAPH_GOES_ON}
-)
+_OF_LAYERS = frozenset({Cause.ATTRIBUTE, Cause.OTHER_OP, Cause.UNKNOWN, Cause.BUFFER})  # of all others the call is the line
 
 
 def with_fixes(mistakes: Sequence[Mistake], port: paddle.nn.Layer) -> list[Mistake]:
@@ -46,7 +44,7 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     text = mistake.write or ", ".join(_written(mistake.text)) or _word_of_layer(mistake, layers)
     text = _of_constructor(layers.get(place.layer) if place else None, text)
     if not text:
-        return constructor(place.layer, layers) if place and mistake.cause not in _BETWEEN_CALLS else None
+        return constructor(place.layer, layers) if place and mistake.cause in _OF_LAYERS else None
     if place is None:
         return Fix(text)
     if _LAYER.match(text) and (line := constructor(place.layer, layers, text)) is not None:

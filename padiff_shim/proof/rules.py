@@ -416,6 +416,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         cause=cause,
         text=text,
         port=port,
+        sites=(difference.sites[0], port.site) if difference.sites and port and port is not difference.port else difference.sites,
         mend=mend,
         write=written,
         arguments=tuple(changes),

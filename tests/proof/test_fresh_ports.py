@@ -268,7 +268,12 @@ WRONG = {
         "self.kv(context)",
         "comes from add (line 62), in the original from layer_norm",
     ),
-    "memory: mask": ("back > 0", "back > 1", "masked_fill", "another constant: mask (gt(other=0)) holds 0 at [0, 1] against 1"),
+    "memory: mask": (
+        "back > 0",
+        "back > 1",
+        "masked_fill",
+        "another constant: mask (gt(other=0)) holds False at [0, 1] against",
+    ),
     "wavenet: padding": (
         "[self.dilation, 0]",
         "[0, self.dilation]",

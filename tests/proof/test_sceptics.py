@@ -294,3 +294,38 @@ def test_a_sum_that_the_table_of_ops_has_no_word_for_is_written_or_left_out():
     models = pair(port, original, a=("Linear", 6, 6), b=("Linear", 6, 6), c=("Linear", 1, 6), s=("Linear", 6, 1))
     proof = prove(*models, numbers(2, 4, 5, 6))
     assert proof.mistakes, str(proof)
+
+
+def test_what_a_layer_is_called_with_is_wrong_where_it_is_called():
+    """And not where the layer is made."""
+
+    def port(self, x):
+        steps = paddle.arange(5)
+        distances = steps.unsqueeze(0) - steps.unsqueeze(1)
+        return self.a(x) + self.e(paddle.clip(distances, -3, 3) + 3).sum(1)
+
+    def original(self, x):
+        steps = torch.arange(5)
+        distances = steps[:, None] - steps[None]
+        return self.a(x) + self.e(distances.clamp(-3, 3) + 3).sum(1)
+
+    proof = prove(*pair(port, original, a=("Linear", 4, 4), e=("Embedding", 7, 4)), numbers(5, 4))
+    (mistake,) = proof.mistakes
+    assert (mistake.paddle.line, mistake.fix) == (port.__code__.co_firstlineno + 3, None), str(proof)
+
+
+def test_an_argument_is_written_at_the_line_of_its_call():
+    def embedded(t):
+        a = t.unsqueeze(1).astype("float32") * paddle.exp(paddle.arange(4, dtype="float32") * -0.7).unsqueeze(0)
+        return paddle.stack([a.sin(), a.cos()], axis=-1).flatten(1)
+
+    def port(self, t):
+        return self.a(embedded(t))
+
+    def original(self, t):
+        a = t[:, None] * torch.exp(torch.arange(4) * -0.7)[None]
+        return self.a(torch.cat((a.sin(), a.cos()), dim=-1))
+
+    proof = prove(*pair(port, original, a=("Linear", 8, 16)), np.array([3, 250, 17]))
+    (mistake,) = proof.mistakes
+    assert mistake.paddle.line == embedded.__code__.co_firstlineno + 2, str(proof)
