@@ -6,8 +6,8 @@ right with buffers of its own, which may mean something else to it? And does a b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import paddle
@@ -24,7 +24,7 @@ from . import agreement
 from .agreement import Array, RunOutcome
 from .causes import values_differ
 from .expressions import registered
-from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
+from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, merged
 from .held_values import fill, holding, tensors_of
 from .locate import UNIT, with_rounding_of
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
@@ -100,7 +100,7 @@ def judge_buffers(proof: Proof, apart: Sequence[ApartBuffer], original: TorchSid
         names = listed([buffer.pair.paddle for buffer in apart])
         proof.notes.append(tr("buffers began apart, which no output shows: {names}", names=names))
         return
-    mistakes = list(_mistakes(apart, [original.layers, port.layers], effect))
+    mistakes = merged(_mistakes(apart, [original.layers, port.layers], effect))
     proof.stages.append(Stage("buffers", False, mistakes[0].text))
     proof.mistakes += mistakes
     if proof.verdict:
@@ -135,18 +135,17 @@ def _effect(apart: Sequence[ApartBuffer], side: ModelSide) -> float | None:
     return agreement.largest_of_rows(agreement.outputs(before, after))
 
 
-def _mistakes(apart: Sequence[ApartBuffer], layers: Sequence[dict[str, Model]], effect: float | None) -> Iterator[Mistake]:
-    """One for each line of the port."""
-    lines: dict[Any, Mistake] = {}
+def _mistakes(
+    apart: Sequence[ApartBuffer], layers: Sequence[dict[str, Model]], effect: float | None
+) -> Iterator[tuple[Hashable, Mistake]]:
+    """One for each buffer, with its line."""
     for pair, expected, actual, *_ in apart:
         operands = [TraceOperand(pair.paddle, Value(tensor), tensor, ()) for tensor in (expected, actual)]
         original, port = _place(layers[0], pair.torch), _place(layers[1], pair.paddle)
         mistake = Mistake(
             Cause.BUFFER, values_differ(*operands)[1], original, port, (pair.paddle.rpartition(".")[0],), effect=effect
         )
-        key = (port.file, port.line) if port else pair.paddle
-        lines[key] = lines[key].once_more(mistake) if key in lines else mistake
-    yield from lines.values()
+        yield ((port.file, port.line) if port else pair.paddle), mistake
 
 
 def _tensor(array: Array) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -206,6 +207,14 @@ STAGES = (
     *(marked("inputs"), marked("weights"), marked("buffers"), marked("forward"), marked("loss"), marked("backward")),
     *(marked("statistics"), marked("optimizer step"), marked("training"), marked("mode")),
 )
+
+
+def merged(mistakes: Iterable[tuple[Hashable, Mistake]]) -> list[Mistake]:
+    """One mistake for each key, in how many layers and on how many lines it may be."""
+    known: dict[Hashable, Mistake] = {}
+    for key, mistake in mistakes:
+        known[key] = known[key].once_more(mistake) if key in known else mistake
+    return list(known.values())
 
 
 @dataclass(frozen=True)

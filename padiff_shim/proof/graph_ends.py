@@ -31,7 +31,7 @@ from .agreement import RunOutcome, floor_of
 from .bits.source import in_place
 from .causes import BACKWARD, GOES_ON
 from .expressions import Rewrite, operands_detached
-from .findings import Cause, Fix, Mistake, ProgramPlace
+from .findings import Cause, Fix, Mistake, ProgramPlace, merged
 from .fixes import fix_of_detached, fix_of_training
 from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
@@ -204,7 +204,7 @@ def mending_ends(
         if any(apart) and not mended and not port.to_inputs:  # an input may be far from what NumPy got
             mended = [end for end in ends if end.in_numpy and _shows(actual, run((), end.number))][:1]
         port.drawing = functools.partial(around, undone) if undone else before
-        mistakes += map(_mistake, mended)
+        mistakes += merged((end.site, _mistake(end)) for end in mended)
         yield mistakes
     finally:
         port.drawing = before

@@ -31,7 +31,7 @@ from .causes import (
     unlike_attributes,
 )
 from .expressions import Rewrite, ValueSource, argument_source, both, registered, reordered_source, with_arguments
-from .findings import Cause, Fix, Mistake, ProgramPlace
+from .findings import Cause, Fix, Mistake, ProgramPlace, merged
 from .match import Matching, depends_on, kind
 from .rewrites import Evidence, is_one, layer_of, rewrites_of, same_numbers, tensor_arguments, transposed, with_other_comparison
 from .trace import Key, Model, Trace, TraceCall, Value
@@ -771,14 +771,11 @@ def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model])
     Returns:
         Those with the largest effect first.
     """
-    known: dict[Any, Mistake] = {}
     settings: dict[Key, Any] = {}
-    for difference in differences:
-        key = _key(difference)
-        key = settings.setdefault(difference.setting, key) if difference.setting else key
-        mistake = _mistake(difference, layers)
-        known[key] = known[key].once_more(mistake) if key in known else mistake
-    return sorted(known.values(), key=lambda mistake: -(mistake.effect or 0.0))  # what was not measured comes last
+    keys = [_key(difference) for difference in differences]
+    keys = [settings.setdefault(each.setting, key) if each.setting else key for each, key in zip(differences, keys)]
+    once_each = merged(zip(keys, (_mistake(difference, layers) for difference in differences)))
+    return sorted(once_each, key=lambda mistake: -(mistake.effect or 0.0))  # what was not measured comes last
 
 
 def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:

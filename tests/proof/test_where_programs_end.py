@@ -602,3 +602,30 @@ def test_statistics_that_are_written_once_more_in_a_backward_are_told_so(again):
     assert mistake.cause is (Cause.MISSING if again == "the original" else Cause.EXTRA), str(proof)
     assert "batch_norm" in mistake.text
     assert "gradient" not in mistake.text
+
+
+def test_an_end_in_a_loop_is_one_finding():
+    class Cell(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            h = x
+            for _ in range(4):
+                h = torch.tanh(x + self.a(h))
+            return h
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.a = paddle.nn.Linear(4, 4)
+
+        def forward(self, x):
+            h = x
+            for _ in range(4):
+                h = paddle.tanh(x + self.a(h.detach()))
+            return h
+
+    (mistake,) = prove(Port(), Cell(), INPUTS).mistakes
+    assert (mistake.cause, mistake.paddle.line) == (Cause.GRAPH_ENDS, Port.forward.__code__.co_firstlineno + 3)
