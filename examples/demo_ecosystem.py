@@ -226,7 +226,7 @@ _TEXT = """\
 
 What is proven of ports that others published, and where they differ from their originals in more than rounding. Written by
 `make ecosystem`: each pair in a process of its own, on a CPU, with small configurations and random weights of trained size.
-Measured with this library at commit {state}, and a row that names another commit at that one. Behind 388a893a pairs are
+Measured with this library at commit {state}, and a row that names another commit at that one. Since e3309db6 pairs are
 constructed within `padiff_shim.reference()`, so that tables that a constructor makes come from Torch's kernels, too.
 Where a maintainer can act stands [below](#what-differs).
 
