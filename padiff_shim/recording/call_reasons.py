@@ -21,6 +21,7 @@ AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE
     "axis", "mask", "order of elements", "order of operands", "operand", "arrangement", "normalization", "dtype", "calls",
     "moving average",
 )  # fmt: skip
+GRAPH_END = "graph ends"
 _CLOSE = 1e-4  # relative to the largest element: rounding, and what calls before have made of it
 _EQUAL = 1e-6  # relative: calls that agree
 _NOTHING = 1e-20  # a probability that is none: that of a masked score is zero, or what a kernel's exp makes at its lower end
@@ -369,6 +370,32 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
     text = tr("other arguments of {call}: {a} in a, {b} in b", call=shown(a.name), a=words[0], b=words[1])
     brief = tr("other arguments of {call}", call=shown(a.name))
     return DifferenceReason(ARGUMENTS, text, {"a": alone[0], "b": alone[1]}, brief), False
+
+
+def of_multiplied(row: TensorRow, factor: float) -> DifferenceReason | None:
+    """The numbers by which runs multiply the same, as rates of a moving average, where a's values are ``factor`` times b's."""
+    reason, sure = (None, False) if row.a is None or row.b is None else _of_arguments((), row.a, row.b)
+    a, b = map(float, next(iter(reason.numbers.values()))) if reason is not None and sure else (0.0, 0.0)
+    return reason if a and abs(factor * b - a) <= _CLOSE * abs(a) else None
+
+
+def of_graph_end(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
+    """The first call of a gradient's step behind which one run's graph ends, and the other's does not."""
+    made: list[set[str]] = [set(), set()]  # digests of results to which gradients go back
+    for call in rows:
+        if call.any.kind != "op" or call.any.step != row.any.step or call.a is None or call.b is None:
+            continue
+        reads = [side.reads.operands if side.reads is not None else () for side in (call.a, call.b)]
+        ends = [pair for pair in zip(*reads) if pair[0].graph != pair[1].graph]
+        for pair in ends if len(reads[0]) == len(reads[1]) else ():
+            place = int(pair[0].graph)
+            if pair[place].digest in made[place]:
+                call_there = (call.a, call.b)[place].sentence(brief=True)
+                text = tr("in {side} no gradient goes back behind {call}", side="ab"[place], call=call_there)
+                return DifferenceReason(GRAPH_END, text, {"side": "ab"[place], "operand": pair[place].name})
+        for known, side, operands in zip(made, (call.a, call.b), reads):
+            known.update([side.digest] if any(operand.graph for operand in operands) else ())
+    return None
 
 
 def _meanings(*calls: Tensor | None) -> list[dict[str, str]]:

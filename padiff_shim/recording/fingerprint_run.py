@@ -142,8 +142,7 @@ class FingerprintRun(StepRecorder):
         self._updated = True
 
     def note(self, name: str, value: Any, site: object, layer: str) -> None:
-        """Values of the program's own."""
-        self.computes()
+        """Values of the program's own; behind an update they belong to its step."""
         for path, tensor in leaves(value) if self.active else ():
             self._add_any(("note", name, layer, path), tensor)
 

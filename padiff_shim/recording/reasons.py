@@ -14,7 +14,19 @@ from ..text import joined, many, shown, tr
 from . import pages
 from .alignment import by_figures, same_elements
 from .call_origins import ARGUMENTS, other_arguments
-from .call_reasons import CALLS, DTYPE, OPERAND, of_average, of_call, of_constants, of_statistics, other_dtypes, updates_apart
+from .call_reasons import (
+    CALLS,
+    DTYPE,
+    OPERAND,
+    of_average,
+    of_call,
+    of_constants,
+    of_graph_end,
+    of_multiplied,
+    of_statistics,
+    other_dtypes,
+    updates_apart,
+)
 from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import EXCHANGED, PART, SCALE
 from .rounding import Rounding, explained
@@ -159,14 +171,14 @@ def _of_row(
     settings = [] if updates.begins(first) else difference.settings.of(first, unseen=rounding.unseen)
     if settings:
         return _of_settings(updates, difference, first, settings)
-    if first.a is None or first.b is None:
-        return _of_call(first) if first.any.kind in GRADIENTS or difference.frameworks[0] == difference.frameworks[1] else None
+    ends = of_graph_end(difference.rows, first) if first.any.kind in GRADIENTS else None
+    if ends is not None or first.a is None or first.b is None:
+        alike = difference.frameworks[0] == difference.frameworks[1]
+        return ends or (_of_call(first) if first.any.kind in GRADIENTS or alike else None)
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
         known = _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
-        layer, _, name = first.any.name.rpartition(".")
-        statistics = of_statistics(difference.rows, layer) if name in STATISTICS_OF_BOTH else None
-        return known or statistics or _of_numbers(first)
+        return known or _of_statistics(difference, first) or _of_numbers(first)
     known = None if cause is None else cause(first)
     if known is not None and known.kind != PART:
         return known
@@ -180,6 +192,20 @@ def _of_row(
         text = tr("{text} (record it with parameters=True, states=True)", text=text)
         return of_constants(difference.rows) or DifferenceReason(UPDATE, text, {"step": step})
     return _of_result(difference, first, rounding, single=cause is None) or known or _of_place(difference, first)
+
+
+def _of_statistics(difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """Why running statistics differ: the momentum, as calls tell it, or as what the layer returns leaves it alone."""
+    layer, _, name = first.any.name.rpartition(".")
+    if name not in STATISTICS_OF_BOTH:
+        return None
+    returned = [row for row in difference.compared if row.any.kind == "layer" and row.any.layer == layer]
+    known = of_statistics(difference.rows, layer)
+    if known is not None or not returned or any(row.differs for row in returned):
+        return known
+    text = tr("running statistics of {layer} differ, what it returns does not: another momentum", layer=shown(layer))
+    brief = tr("another momentum of {layer}", layer=shown(layer))
+    return DifferenceReason(ARGUMENTS, tr("{text} (Paddle's is 1 minus Torch's)", text=text), {"layer": layer}, brief)
 
 
 def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, single: bool) -> DifferenceReason | None:
@@ -331,7 +357,8 @@ def _of_numbers(first: TensorRow) -> DifferenceReason | None:
     factor, (a, b) = _factor(first), (wide(first.a), wide(first.b))
     telling = first.any.size > 1 and a is not None  # two figures of a fingerprint may have one factor by chance
     if factor is not None and abs(factor - 1) > _FACTOR and (telling or _counted(factor)):
-        return DifferenceReason(SCALE, tr("a's values are {factor:.6g} times b's", factor=factor), {"factor": factor})
+        text = tr("a's values are {factor:.6g} times b's", factor=factor)
+        return of_multiplied(first, factor) or DifferenceReason(SCALE, text, {"factor": factor})
     if a is None or b is None or a.shape != b.shape or a.size < 2:
         return None
     more = float(np.mean(a - b))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 import threading
 import time
 import warnings
@@ -233,8 +234,11 @@ class Writer(StepRecorder):
         self._tree({"kind": "layer", "name": kind, "layer": path, **_line(site)}, result)
 
     def note(self, name: str, value: Any, site: CallSite, layer: str) -> None:
-        """Values of the program's own."""
-        if self._begin():
+        """Values of the program's own; behind an update they belong to its step, and what it updated comes first."""
+        if self._updated:
+            self.end()
+        self._call += 1
+        if self.active:
             self._tree({"kind": "note", "name": name, "layer": layer, **_line(site)}, value)
 
     def loss(self, tensor: Any) -> None:
@@ -392,6 +396,9 @@ def _operand(name: str, tensor: Any) -> JsonTable:
     entry: JsonTable = {"name": name, **_form(tensor)}
     try:
         entry["digest"] = contents.digest(_dense(tensor)[1])
+        if not getattr(tensor, "stop_gradient", not getattr(tensor, "requires_grad", False)):
+            framework = sys.modules["paddle" if hasattr(tensor, "stop_gradient") else "torch"]
+            entry |= {"graph": True} if framework.is_grad_enabled() else {}
         if not tensor.is_contiguous():
             entry["strides"] = str(list(tensor.stride() if callable(getattr(tensor, "stride", None)) else tensor.strides))
     except Exception:  # distributed, or of a layout of its own: which bits it has is not known

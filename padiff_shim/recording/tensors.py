@@ -151,6 +151,7 @@ class RecordedOperand:
         dtype: its name. ``shape``: in elements.
         digest: of the bits in C order; "" where they are not known.
         strides: in elements, as a text; "" where it lies in C order.
+        graph: a gradient goes back to it.
     """
 
     name: str
@@ -158,6 +159,7 @@ class RecordedOperand:
     shape: tuple[int, ...]
     digest: str
     strides: str
+    graph: bool
 
 
 @dataclass(frozen=True)
@@ -294,12 +296,14 @@ def _reads(record: Mapping[str, Any]) -> CallReads | None:
     entries = record.get("operands")
     if entries is None:
         return None
-    operands = (
+    operands = [
         RecordedOperand(
-            entry["name"], _text(entry, "dtype"), tuple(entry.get("shape") or ()), _text(entry, "digest"), _text(entry, "strides")
+            **{name: _text(entry, name) for name in ("name", "dtype", "digest", "strides")},
+            shape=tuple(entry.get("shape") or ()),
+            graph=bool(entry.get("graph")),
         )
         for entry in entries
-    )
+    ]
     arguments = dict(record.get("arguments") or {})
     return CallReads(tuple(operands), arguments, _text(record, "family"), bool(record.get("draws")), _text(record, "kernels"))
 

@@ -206,7 +206,7 @@ _COVERAGE = _schema(
     (_COUNTS_BY_NAME, "unchecked"),
     (_COUNTS_BY_NAMES, "unchecked_ops"),
 )
-_OPERANDS = _schema((_TEXT, "name dtype strides digest"), (_LENGTHS, "shape"), required="name", many=True)
+_OPERANDS = _schema((_TEXT, "name dtype strides digest"), (_LENGTHS, "shape"), (_TRUTH, "graph"), required="name", many=True)
 _HEADER = (
     (_TEXT, "type id session created stopped command"),
     (_WHOLE, "schema rank ranks pid parent"),

@@ -459,3 +459,33 @@ def classifier(folder, framework, values="full", clips=False, faults=(), **more)
             recording.note("average", np.ascontiguousarray(averages[2].numpy().T) if port else averages[2])
             recording.note("loss", float(loss))
     return folder
+
+
+def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), accuracy=0.5):
+    """Two moving averages of the weights behind each update, a branch whose gradient may end, and a note behind the last step."""
+    torch.manual_seed(4)
+    port = framework == "paddle"
+    model = torch.nn.ModuleDict({name: torch.nn.Linear(4, 4) for name in ("enter", "branch", "leave")})
+    if port:
+        layers = paddle.nn.LayerDict({name: paddle.nn.Linear(4, 4) for name in ("enter", "branch", "leave")})
+        for name, layer in layers.items():
+            padiff_shim.transfer_weights(model[name], layer)
+        model, optimizer = layers, paddle.optimizer.SGD(0.1, parameters=layers.parameters())
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    module, tensor = (paddle, paddle.to_tensor) if port else (torch, torch.from_numpy)
+    averages = [[parameter.detach().clone() for parameter in model.parameters()] for _ in rates]
+    with recorded(folder, model, framework, values, whole=True) as recording:
+        for images in IMAGES[:3]:
+            hidden = module.tanh(model["enter"](tensor(np.ascontiguousarray(images[:, 0, :4, :4]))))
+            with paddle.set_grad_enabled("no_grad" not in faults) if port else contextlib.nullcontext():
+                branch = module.tanh(model["branch"](hidden.detach() if "detach" in faults else hidden))
+            (model["leave"](hidden + branch) ** 2).mean().backward()
+            optimizer.step()
+            optimizer.clear_grad() if port else optimizer.zero_grad()
+            recording.note("accuracy", np.float32(accuracy))
+            with paddle.no_grad(), torch.no_grad():
+                for known, rate in zip(averages, rates):
+                    known[:] = [mean * rate + parameter * (1 - rate) for mean, parameter in zip(known, model.parameters())]
+        recording.note("accuracy", np.float32(accuracy))
+    return folder

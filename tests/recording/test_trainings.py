@@ -1,7 +1,7 @@
 """Two runs of a training as people write it: right ones are equal but for rounding, and a planted mistake is named first."""
 
 import pytest
-from recorded_trainings import classifier, llama, scaled, unet, vit
+from recorded_trainings import averaged, classifier, llama, scaled, unet, vit
 
 from padiff_shim import diff
 from padiff_shim.recording.reading import read
@@ -29,6 +29,8 @@ RIGHT = {
     "classifier clips": (classifier, {"clips": True}, {}),
     "classifier fingerprints": (classifier, FINGERPRINT, {}),
     "classifier parameters": (classifier, {"parameters": True}, {}),
+    "averaged": (averaged, {}, {}),
+    "averaged fingerprints": (averaged, FINGERPRINT, {}),
     "scaler": (scaled, {}, {"scale": 256.0}),
     "scaler fingerprints": (scaled, FINGERPRINT, {"scale": 256.0}),
     "scaler skips": (scaled, {"bad": 2}, {}),
@@ -78,7 +80,15 @@ WRONG = {
     ),
     "decay of biases": (vit, {}, {"faults": ("decay",)}, "weight decay", 0, "", {"a": 1e-2, "b": 0}),
     "smooth": (vit, {}, {"smooth": 0.1}, "arguments", 0, "cross_entropy", {}),
-    "average": (vit, {"noted": True}, {"decay": 0.5}, "scale", 1, "multiply", {}),
+    "average": (vit, {"noted": True}, {"decay": 0.5}, "arguments", 1, "multiply", {"y": ["0.5", "0.9"]}),
+    "exchanged averages": (averaged, {}, {"rates": (0.99, 0.9)}, "arguments", 1, "multiply", {"y": ["0.99", "0.9"]}),
+    "detach": (averaged, {}, {"faults": ("detach",)}, "graph ends", 0, "linear", {"side": "a"}),
+    "no_grad": (averaged, {}, {"faults": ("no_grad",)}, "graph ends", 0, "linear", {"side": "a"}),
+    "note": (averaged, {}, {"accuracy": 0.3}, "note", 0, "accuracy", {}),
+    "note, fingerprints": (averaged, FINGERPRINT, {"accuracy": 0.3}, "note", 0, "accuracy", {}),
+    "unet momentum, fingerprints": (
+        unet, FINGERPRINT, {"faults": ("momentum",)}, "arguments", None, "generator.norm", {"layer": "generator.norm"},
+    ),
     "groups": (unet, {}, {"faults": ("groups",)}, "arguments", 0, "group_norm", {"groups": ["2", "4"]}),
     "momentum": (unet, {}, {"faults": ("momentum",)}, "arguments", None, "generator.norm._mean", {"momentum": ["0.1", "0.1"]}),
     "rate": (unet, {}, {"faults": ("rate",)}, "learning rate", 0, "", {"a": 1e-3, "b": 2e-3}),
@@ -127,6 +137,19 @@ def test_a_mistake_is_named_with_step_place_and_reason(name, tmp_path):
     assert step is None or step in (first.any.step, reason.numbers.get("step")), difference.answer
     assert place in str(difference.answer)
     assert (reason.brief or reason.text) in difference.headline, "the first line has the reason"
+
+
+@pytest.mark.parametrize("shared", [{}, FINGERPRINT], ids=["values", "fingerprint"])
+def test_a_note_behind_an_update_belongs_to_its_step(tmp_path, shared):
+    averaged(tmp_path / "a", "torch", **shared)
+    steps = [
+        tensor.step
+        for run in read(tmp_path / "a").values()
+        for step in run.steps()
+        for tensor in step.tensors
+        if tensor.kind == "note"
+    ]
+    assert steps[:3] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ["heads", "interleaved"])
