@@ -75,6 +75,8 @@ class PortWords(CallWords):
         read = ((tensor, name) for name, tensor in call.arguments.items() if type(tensor) in TENSOR_TYPES)
         self._read = [(value_of(tensor), tensor, name) for tensor, name in read] if named else []
         self._read += [] if named else [(value, tensor, ast.unparse(node)) for value, tensor, node in tensor_arguments(call)]
+        inputs = [value.tensor for value in evidence.original.values() if value.label.startswith("input ")]
+        self._sizes = {str(size) for tensor in inputs for size in tensor.shape}
         self._held: dict[str, tuple[str, Any]] = {}  # names in a spelling: what the port has for it, and the tensor
         if own is not None:
             self._held["own"] = ast.unparse(place.node), own
@@ -83,6 +85,8 @@ class PortWords(CallWords):
     def texts(self, value: Value, shape: Sequence[int]) -> Iterator[str]:
         """A value of the original's as expressions of the function that give it, in a shape."""
         for text in self._spellings(value, shape):
+            if {*_COUNTED.findall(text)} & self._sizes:
+                continue  # right for inputs of this size alone
             tensors = {name: tensor for name, (_, tensor) in self._held.items()}
             if _DRAWN.search(text) or self._gives(text, tensors, value, shape):
                 texts = {name: text for name, (text, _) in self._held.items()}
@@ -198,6 +202,7 @@ _NOISE = {
 _TURNED_TWICE = re.compile(r"(\.transpose\(\[(?:0, 2, 1|0, 1, 3, 2|1, 0)\]\))\1")  # the last two axes
 _PART = re.compile(r"\[[^\]]*\d")  # of a tensor, or a table of numbers
 _DRAWN = re.compile(r"F\.dropout\(|paddle\.randn?\(")  # other numbers each time
+_COUNTED = re.compile(r"\barange\((\d+)\)")
 
 
 def _draws(value: Value) -> TraceCall | None:
