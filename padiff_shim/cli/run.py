@@ -186,21 +186,18 @@ class _Report:
             for remark in remarks:
                 print(f"{WHO}{remark}", file=sys.stderr)
         if run is not None:
-            self._tell(run)
-
-    def _tell(self, run: Any) -> None:
-        if not self._quiet:
-            print(output.as_text(run, sys.stderr), file=sys.stderr)
-        who = None if self._quiet else WHO
-        for write in (
-            lambda: output.write_page(self._html, run, who),
-            lambda: output.write_markdown(self._markdown, run, who),
-            lambda: output.write_json(self._data, run.to_dict, who),
-        ):
-            try:
-                write()
-            except PadiffShimError as error:
-                print(f"{WHO}{error}", file=sys.stderr)
+            if not self._quiet:
+                print(output.as_text(run, sys.stderr), file=sys.stderr)
+            who = None if self._quiet else WHO
+            for write in (
+                lambda: output.write_page(self._html, run, who),
+                lambda: output.write_markdown(self._markdown, run, who),
+                lambda: output.write_json(self._data, run.to_dict, who),
+            ):
+                try:
+                    write()
+                except PadiffShimError as error:
+                    print(f"{WHO}{error}", file=sys.stderr)
 
 
 def _absolute(path: str | None) -> str | None:

@@ -72,7 +72,9 @@ class DtypeRules:
     def taken(self, values: Sequence[Any], targets: Sequence[Any] | None = None) -> str | None:
         """Of a bound call of a kind that Paddle is known to take the dtype in which it has no kernel, mostly ""; else None."""
         if self._op.random is not None and self._op.random(*values):  # to ask would draw from Paddle's generator
-            return self._listed(values)
+            # Of a call that draws random numbers the dtype of its first operand, if Paddle's list has no kernel of it
+            dtype = _first_dtype(values)
+            return dtype if is_listed_without(self._op.name, dtype) else ""
         if self._runs:
             return self._taken.get(self._kind(values, targets))
         return "" if self._op.limits.cpu else _first_dtype(values)
@@ -91,11 +93,6 @@ class DtypeRules:
             lacks = self._answer((inputs, targets, values, args, kwargs)).lacks
             self._take(values, targets, lacks)
         return lacks
-
-    def _listed(self, values: Sequence[Any]) -> str:
-        """Of a call that draws random numbers the dtype of its first operand, if Paddle's list has no kernel of it."""
-        dtype = _first_dtype(values)
-        return dtype if is_listed_without(self._op.name, dtype) else ""
 
     def _kind(self, values: Sequence[Any], targets: Sequence[Any] | None) -> Hashable:
         leading = self._op.leading
