@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -220,7 +221,11 @@ def _of_tables(matching: Matching, original: TraceCall, port: TraceCall) -> tupl
 
 
 def _of_constants(call: TraceCall) -> bool:
-    return all(operand.value.node is None and not operand.value.label.startswith("input ") for operand in call.operands)
+    return all(map(_is_constant, call.operands))
+
+
+def _is_constant(operand: TraceOperand) -> bool:
+    return operand.value.node is None and not operand.value.label.startswith("input ")
 
 
 def _powers(table: torch.Tensor) -> str:
@@ -566,6 +571,43 @@ def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[C
     return None
 
 
+def _other_table(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
+    """Where a call has no counterpart, the table that it makes or reads, and the other program's of as many numbers.
+
+    A table of complex numbers is two, of cosines and of sines.
+    """
+    of_original = pairs[0].port is None
+    reader = next((node for node in (pair.port if of_original else pair.original for pair in pairs) if node is not None), None)
+    if reader is None or reader.backward or alone.backward:
+        return None
+    known = [matching.of_first, matching.of_second]
+    read, other = (
+        [side for side in node.operands if _is_constant(side) and side.value not in values]
+        for node, values in zip((alone, reader), known if of_original else known[::-1])
+    )
+    made = [TraceOperand(read[0].name, alone.result, alone.result.tensor, ())] if read and _of_constants(alone) else []
+    for sides in itertools.product([*made, *read], other):
+        nearest = min(itertools.product(*map(_halves, sides)), key=lambda halves: _apart(*halves))
+        if math.isfinite(_apart(*nearest)):
+            here, there = nearest[0], nearest[1]._replace(tensor=nearest[1].tensor.reshape(nearest[0].tensor.shape))
+            words = values_differ(here, there) if of_original else values_differ(there, here)
+            return (*words, CallPair(alone, reader) if of_original else CallPair(reader, alone))
+    return None
+
+
+def _halves(side: TraceOperand) -> list[TraceOperand]:
+    """A table of real numbers itself, or of complex ones both parts."""
+    tensors = torch.view_as_real(side.tensor).unbind(-1) if side.tensor.is_complex() else (side.tensor,)
+    return [side._replace(value=Value(tensor, label=side.value.label), tensor=tensor) for tensor in tensors]
+
+
+def _apart(side: TraceOperand, other: TraceOperand) -> float:
+    """How far two tables are apart; infinite of other sizes, or of whole numbers."""
+    numbers = [operand.tensor.flatten() for operand in (side, other)]
+    alike = len(numbers[0]) == len(numbers[1]) > 1 and comparable(side, other) and numbers[0].is_floating_point()
+    return float((numbers[0] - numbers[1]).abs().max()) if alike else math.inf
+
+
 def is_counterpart(pair: CallPair, other: CallPair) -> bool:
     """Whether ``other`` is the same call that stands alone on the other side: op, attributes, shape and weights."""
     alone, candidate = (pair.original, other.port) if pair.port is None else (pair.port, other.original)
@@ -690,6 +732,8 @@ def explain(
         return None
     pairs = _from_the_first(matching, align(matching, original[:WINDOW], port[:WINDOW]), original, port)
     cause, text, pair = _cause(matching, pairs)
+    if cause in WRITTEN_OTHERWISE and (laid_otherwise := _laid_otherwise(matching, pairs)) is not None:
+        return laid_otherwise
     mend = mend_for(matching, pairs)
     if cause is Cause.CONSTANT and (ended := _ended(pair)) is not None:
         text = tr("what is computed here has no gradient (a step, a comparison); in the original a gradient goes past it")
@@ -702,6 +746,34 @@ def explain(
     arranged, pair = _arranged_behind(matching, pair) if cause is Cause.ORDER else (None, pair)
     sites = _sites(matching, cause, pair, arranged)
     return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, arranged=arranged)
+
+
+_DISTINCT = 8  # elements that no two values have by chance, as masks do
+
+
+def _laid_otherwise(matching: Matching, pairs: Sequence[CallPair]) -> CallDifference | None:
+    """The first of the port's values that holds the elements of one of the original's, in another order.
+
+    However differently both are written up to there, they compute the same numbers: what joins them is the mistake.
+    """
+    ports = (pair.port for pair in pairs if pair.port is not None and not pair.port.backward)
+    node = next((node for node in ports if node.result in matching.shuffled), None)
+    value = None if node is None else matching.shuffled[node.result]
+    if node is None or value is None or value.node is None or value.tensor.shape != node.result.tensor.shape or not node.moves:
+        return None
+    joins: TraceCall | None = node
+    while joins is not None and joins.moves and any(_is_moved(matching, operand.value) for operand in joins.operands):
+        joins = next(operand.value.node for operand in reversed(joins.operands) if _is_moved(matching, operand.value))
+    alone = all(matching.is_matched(operand.value) for operand in node.operands)  # one call that arranges otherwise
+    if joins is None or alone or len(value.sorted.unique_consecutive()) < _DISTINCT:
+        return None
+    here, there = joins.function, value.node.function
+    text = tr("{port} holds the elements of the original's {original} in another order", port=here, original=there)
+    return CallDifference(Cause.ORDER, text, value.node, joins, (node, [value.tensor]))
+
+
+def _is_moved(matching: Matching, value: Value) -> bool:
+    return value.node is not None and value.node.moves and not matching.is_matched(value)
 
 
 def _ended(pair: CallPair) -> TraceCall | None:
@@ -761,7 +833,7 @@ def _sites(matching: Matching, cause: Cause, pair: CallPair, arranged: Arranged 
         return next(((a.site, b.site) for a, b in joins if a and b and _joins_otherwise(matching, a, b)), None)
     if arranged is None:
         return None
-    steps = zip_longest(*(side.way for side in arranged))
+    steps = itertools.zip_longest(*(side.way for side in arranged))
     step, our = next(((a, b) for a, b in steps if not (a and b and (a.shape, a.order) == (b.shape, b.order))), (None, None))
     return (step.site if step else pair.original.site), (our.site if our else pair.port.site)
 
@@ -825,6 +897,11 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
     alone = pair.original or pair.port
     assert alone is not None
     otherwise = reads_another_result(matching, alone, pairs) if pair.port is None else None
+    moving = itertools.takewhile(lambda other: None in other and (other.original or other.port).moves, pairs)  # type: ignore[union-attr]
+    heads = [alone, *(other.port for other in moving if other.port is not None and pair.port is not None)]
+    otherwise = (
+        next(filter(None, (_other_table(matching, head, pairs) for head in heads)), None) if otherwise is None else otherwise
+    )
     if otherwise is not None:
         return otherwise
     elsewhere = next((other for other in pairs[1:] if is_counterpart(pair, other)), None)

@@ -24,7 +24,7 @@ class Matching:
     def __init__(self, first: Trace, second: Trace, tolerance: Callable[[Value], RoundingBound]) -> None:
         self._tolerance = tolerance
         self._same: dict[tuple[Value, Value], bool] = {}
-        self._shuffled: set[Value] = set()  # of the second: the elements of a value of the first in another order
+        self.shuffled: dict[Value, Value] = {}  # of the second: the elements of a value of the first in another order
         self._of_weights = [made_of(trace, _is_weight, lambda node: node.name not in _READ) for trace in (first, second)]
         self.of_first: dict[Value, Value] = {}
         self.of_second: dict[Value, Value] = {}
@@ -36,15 +36,16 @@ class Matching:
             if (
                 value.node is not None
                 and value.node.moves
-                and any(operand.value in self._shuffled for operand in value.node.operands)
+                and (wrong := next((operand.value for operand in value.node.operands if operand.value in self.shuffled), None))
             ):
-                self._shuffled.add(value)  # a part of what lies in another order is wrong, though it has a partner
+                self.shuffled[value] = self.shuffled[
+                    wrong
+                ]  # a part of what lies in another order is wrong, though it has a partner
                 continue
             group = sizes.get(value.count)
             partner = self._partner(value, group.near(value)) if group else None
             if partner is not None:
-                self._shuffled.discard(value)
-            if partner is not None:
+                self.shuffled.pop(value, None)
                 self.of_second[value] = partner
                 self.of_first.setdefault(partner, value)
         self._repeated(first, second)
@@ -125,7 +126,7 @@ class Matching:
     def _partner(self, value: Value, candidates: Iterable[Value]) -> Value | None:
         """The candidate with the same elements; of several the one of the same op, then the nearest in order."""
         partners = [candidate for candidate in candidates if self.same(candidate, value)]
-        if value in self._shuffled and value.node is not None and value.node.moves:  # by a roll: it lies as that of its shape does
+        if value in self.shuffled and value.node is not None and value.node.moves:  # by a roll: it lies as that of its shape does
             partners = [partner for partner in partners if partner.tensor.shape == value.tensor.shape]
         if not partners:
             return None
@@ -160,7 +161,7 @@ class Matching:
         if not _close(value.sorted, other.sorted, tolerance):
             return False
         if not apart:
-            self._shuffled.add(other)
+            self.shuffled.setdefault(other, value)
         return apart
 
     def may_lie_turned(self, value: Value, other: Value) -> bool:

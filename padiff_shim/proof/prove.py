@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -341,9 +342,11 @@ def _judged(
             notes = drawn
             runs = _runs(original, port, notes)
         proof = _compared(original, port, mapping, [*stages], runs, equal)
-        if proof and (left := listed([*dict.fromkeys([*original.left(runs[0]), *port.left(runs[1])])])):
-            proof, runs = _called_twice(proof, original, port, mapping, stages, runs, equal, left)
         proof.notes += notes
+        left = [*original.left(runs[0]), *port.left(runs[1])] if proof and original.calls == 1 else []
+        again = functools.partial(_judged, original, port, mapping, stages, recipe, steps, equal)
+        if left and (second := _of_second_call(proof, again, original, port, listed([*dict.fromkeys(left)]))) is not None:
+            return second
         looks = bool(proof) and bool(runs[0].gradients) and original.reads_floats
         ends, of_inputs = ends_before_inputs(original, port, mapping, runs[2]) if looks else ([], "")
         if ends:
@@ -363,40 +366,27 @@ def _judged(
     return _unless_opaque(proof, runs)
 
 
-def _called_twice(
-    proof: Proof,
-    original: TorchSide,
-    port: PaddleSide,
-    mapping: WeightMapping,
-    stages: list[Stage],
-    runs: Runs,
-    equal: Comparator | None,
-    left: str,
-) -> tuple[Proof, Runs]:
-    """The proof of a second call of a port whose first call is right, and its runs; ``left``: what the first leaves for it."""
+def _of_second_call(proof: Proof, again: Callable[[], Proof], original: TorchSide, port: PaddleSide, left: str) -> Proof | None:
+    """The proof of a second call, which ``again`` makes; None if it fails, and the first's then says so.
+
+    ``left``: what the first call leaves for it.
+    """
     original.calls = port.calls = 2
-    notes: list[str] = []
     try:
-        runs = _runs(original, port, notes)
+        second = again()
     except Exception as error:
         let_pass(error)
         original.calls = port.calls = 1
         failure = tr("a second call fails, which may read {left}: {error}", left=left, error=not_running(error))
+        proof.notes.append(failure)
         if is_of_original(error):
-            proof.notes.append(failure)
             proof.reason = tr("a first call alone is {reason}", reason=proof.reason)
         else:
             proof.verdict, proof.reason = ProofVerdict.NOT_COMPARABLE, failure
-        return proof, runs
-    second = _compared(original, port, mapping, stages, runs, equal)
-    second.notes += notes
-    text = (
-        tr("a first call leaves {left}, and a second is equal, too")
-        if second
-        else tr("a second call differs, which may read {left}")
-    )
-    second.notes.append(with_fields(text, left=left))
-    return second, runs
+        return None
+    texts = tr("a second call differs, which may read {left}"), tr("a first call leaves {left}, and a second is equal, too")
+    second.notes.append(with_fields(texts[bool(second)], left=left))
+    return second
 
 
 def _unless_opaque(proof: Proof, runs: Runs) -> Proof:

@@ -318,10 +318,13 @@ def _with_missing(difference: CallDifference, evidence: Evidence) -> Rewrite | N
 def _made(value: Value) -> tuple[ApiCall, Any] | None:
     """The call of Paddle's API that made a value, and what it gave; None where its shape is not known."""
     call = None if value.node is None else value.node.api
-    if call is None or call.shape is None or call.layers > 1 or math.prod(call.shape) != value.tensor.numel():
+    if call is None or value.node is None:
+        return None
+    shape = value.tensor.shape if call.shape is None and len(value.node.results) > 1 else call.shape
+    if shape is None or call.layers > 1 or math.prod(shape) != value.tensor.numel():
         return None
     with paused():
-        return call, paddle.to_tensor(value.tensor.detach().numpy()).reshape(list(call.shape))
+        return call, paddle.to_tensor(value.tensor.detach().numpy()).reshape(list(shape))
 
 
 def _holds(own: Value, value: Value) -> bool:

@@ -754,7 +754,7 @@ def _key(difference: CallDifference) -> tuple[Any, ...]:
     """What is equal for differences that are one mistake: cause, lines and ops, and of attributes which."""
     lines = _lines(difference)
     names = [call and call.name for call in (difference.original, difference.port)]
-    if difference.cause in (Cause.MISSING, Cause.EXTRA):  # the other program's call beside it may be any of several
+    if difference.cause in (Cause.MISSING, Cause.EXTRA, Cause.ORDER):  # the other program's call beside it may be any of several
         beside = 1 if difference.cause is Cause.MISSING else 0
         lines[beside] = names[beside] = None
     attributes = difference.arguments or (_ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ())

@@ -427,7 +427,7 @@ class Capture(WithTables):
         attributes: attributes to exchange, so that a call computes what another program's call computes.
         touch: called with each call and its first result; may change it, to measure how far rounding errors travel.
         tables: the original's, in place of the port's that are there before.
-        parts: whether an attention that is one call is written down as the products and the softmax that it stands for.
+        parts: whether a call that stands for several is written down as these: an attention, a sum with ``alpha``.
     """
 
     def __init__(
@@ -464,6 +464,9 @@ class Capture(WithTables):
         shape, kwargs = shape_of(function), kwargs or {}
         if shape.base.startswith(_EACH):
             return self._of_each(shape, args, kwargs)
+        if self._parts and shape.base in ("add", "sub") and kwargs.get("alpha", 1) != 1 and backward_node() is None:
+            with _Forwarding(self):
+                return function(args[0], args[1] * kwargs["alpha"])
         self.called.append(shape.base)
         if self._attributes:
             args, kwargs = self._with_attributes(shape, args, kwargs)

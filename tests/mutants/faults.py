@@ -345,7 +345,7 @@ PROVE = (
     Fault(
         "places-not-compared",
         "padiff_shim/proof/match.py",
-        "            self._shuffled.add(other)\n        return apart",
+        "            self.shuffled.setdefault(other, value)\n        return apart",
         "            return True\n        return apart",
         "values with the same elements in other places match: a flipped sequence is proven right",
     ),

@@ -178,3 +178,27 @@ def test_a_conjugate_that_is_missing():
     (mistake,) = prove(*pair(port, original, a=("Linear", 16, 16), b=("Linear", 16, 16)), numbers(4, 16)).mistakes
     assert mistake.cause is Cause.MISSING
     assert "paddle.conj(" in mistake.write
+
+
+@pytest.mark.parametrize("base", [1e4, 1e3])
+def test_cosines_and_sines_are_compared_with_complex_numbers(base):
+    """The layer holds them in attributes; the original holds complex numbers."""
+
+    def angles(base):
+        return np.outer(np.arange(2 * LENGTH), 1.0 / base ** (np.arange(0, WIDTH, 2) / WIDTH))
+
+    def original(self, x):
+        query = torch.view_as_complex(self.q(x).reshape(-1, LENGTH, WIDTH // 2, 2))
+        return torch.view_as_real(query * self.turns[:LENGTH]).flatten(2)
+
+    def port(self, x):
+        left, right = self.q(x).reshape([-1, LENGTH, WIDTH // 2, 2]).unbind(-1)
+        cos, sin = self.cos[:LENGTH].unsqueeze(0), self.sin[:LENGTH].unsqueeze(0)
+        return paddle.stack([left * cos - right * sin, left * sin + right * cos], -1).flatten(2)
+
+    ours, theirs = pair(port, original, q=("Linear", WIDTH, WIDTH))
+    theirs.turns = torch.tensor(np.exp(1j * angles(1e4)), dtype=torch.complex64)
+    ours.cos, ours.sin = (paddle.to_tensor(part(angles(base)).astype("float32")) for part in (np.cos, np.sin))
+    proof = prove(ours, theirs, numbers(2, LENGTH, WIDTH))
+    assert bool(proof) is (base == 1e4), str(proof)
+    assert {mistake.cause for mistake in proof.mistakes} == (set() if proof else {Cause.CONSTANT})

@@ -501,3 +501,79 @@ def test_a_length_of_this_input_is_not_written():
 
     (mistake,) = prove(Port(), Relative(), np.random.default_rng(0).standard_normal((2, 5, 4), "float32")).mistakes
     assert mistake.fix is None or "arange(5)" not in mistake.fix.text, mistake
+
+
+def waves_at_once(self, x, axis):
+    turns = self.a(x).unsqueeze(-2) * paddle.to_tensor([1.0, 2.0, 4.0], x.dtype).unsqueeze(-1)
+    return self.b(paddle.stack([turns.sin(), turns.cos()], axis).flatten(-3))
+
+
+def waves_by_turns(self, x):
+    h, waves = self.a(x), []
+    for turn in 2.0 ** torch.arange(3, dtype=x.dtype):
+        waves += [torch.sin(h * turn), torch.cos(h * turn)]
+    return self.b(torch.cat(waves, -1))
+
+
+@pytest.mark.parametrize("axis", [-2, -1])
+def test_what_is_joined_in_another_order_is_named_where_it_is_joined(axis):
+    """However differently both programs are written up to there."""
+    layers = {"a": ("Linear", D, D), "b": ("Linear", 6 * D, 4)}
+    proof = prove(*pair(lambda self, x: waves_at_once(self, x, axis), waves_by_turns, **layers), X)
+    assert bool(proof) is (axis == -2), str(proof)
+    assert [mistake.cause for mistake in proof.mistakes] == ([] if proof else [Cause.ORDER])
+    assert proof or "paddle.stack" in proof.mistakes[0].paddle.source
+
+
+def test_a_table_is_named_where_the_original_takes_its_numbers_one_by_one():
+    def port(self, x):
+        turns = self.a(x).unsqueeze(-2) * paddle.to_tensor([3.0, 6.0, 12.0], x.dtype).unsqueeze(-1)
+        return self.b(paddle.stack([turns.sin(), turns.cos()], -2).flatten(-3))
+
+    layers = {"a": ("Linear", D, D), "b": ("Linear", 6 * D, 4)}
+    (mistake,) = prove(*pair(port, waves_by_turns, **layers), X).mistakes
+    assert (mistake.cause, "paddle.to_tensor" in mistake.paddle.source) == (Cause.CONSTANT, True)
+
+
+def test_a_running_mean_says_which_rate_is_another():
+    """The original's sum has its factor as alpha=; what it is multiplied by is zeros in a first call."""
+
+    class Original(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = torch.nn.Linear(D, D)
+            self.register_buffer("mean", torch.zeros(D))
+
+        def forward(self, x):
+            h = self.a(x)
+            with torch.no_grad():
+                self.mean.mul_(0.9).add_(h.mean((0, 1)), alpha=0.1)
+            return h - self.mean
+
+    class Port(paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.a = paddle.nn.Linear(D, D)
+            self.register_buffer("mean", paddle.zeros([D]))
+
+        def forward(self, x):
+            h = self.a(x)
+            with paddle.no_grad():
+                self.mean.set_value(self.mean * 0.99 + h.mean([0, 1]) * 0.01)
+            return h - self.mean
+
+    (mistake,) = prove(Port(), Original(), X.astype("float32")).mistakes
+    assert (mistake.cause, mistake.write) == (Cause.ATTRIBUTE, "* 0.1")
+
+
+def test_halves_turned_the_other_way_are_written_with_their_names():
+    def original(self, x):
+        left, right = self.a(x).chunk(2, -1)
+        return torch.cat([-right, left], -1)
+
+    def port(self, x):
+        left, right = self.a(x).chunk(2, -1)
+        return paddle.concat([right, -left], -1)
+
+    proof = prove(*pair(port, original, a=("Linear", D, D)), X)
+    assert proof.mistakes[0].write == "return paddle.concat([-right, left], -1)", str(proof)
