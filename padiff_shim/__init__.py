@@ -28,7 +28,6 @@ _EXPORTS = {  # what there is, and the module that has it
         "runlog.calls": "Call",
         "runs.reference_run": "load_reference",
         "runlog.reader": "LogError",
-        "questions.noninterference": "do_no_harm HarmReport",
         "weights.transfer": "transfer_weights",
         "questions.auto_diff": "auto_diff",
         "proof.prove": "prove",
@@ -86,8 +85,6 @@ if TYPE_CHECKING:
     from .questions.auto_diff import auto_diff as auto_diff
     from .questions.bisect import Bisection as Bisection
     from .questions.bisect import bisect as bisect
-    from .questions.noninterference import HarmReport as HarmReport
-    from .questions.noninterference import do_no_harm as do_no_harm
     from .questions.sharded_proof import ShardedProof as ShardedProof
     from .questions.sharded_proof import prove_sharded as prove_sharded
     from .recording.diff import diff as diff

@@ -155,7 +155,7 @@ def compare(
         first: compare the first ones of a kind, then call number n with probability first / n.
         budget: time that comparing may take, as a share of the native time: ``"10%"`` or ``0.1``.
         carry: whose results the program goes on with. ``"native"``: bit for bit as without comparing, gradients and random state
-            included (:func:`padiff_shim.do_no_harm` proves it); ``"torch"``: results and gradients of torch's kernels.
+            included; ``"torch"``: results and gradients of torch's kernels.
         on_mismatch: what a verdict from ``mismatch_from`` up leads to: ``"log"``, ``"warn"`` (once per line and op) or ``"raise"``
             (:class:`MismatchError`). Known and negligible differences raise nothing, and one warning at the end counts them.
         callback: called with the record (a dict, docs/log.md) of each such verdict, known and negligible differences included

@@ -4,7 +4,10 @@ import dataclasses
 import inspect
 import sys
 
+import numpy as np
+import paddle
 import pytest
+import torch
 
 import padiff_shim
 from padiff_shim.errors import ArgumentError, MissingFrameworkError, PadiffShimError
@@ -210,8 +213,8 @@ def test_reference_that_hands_on_to_compare_takes_its_settings(monkeypatch):
 
 
 def test_what_the_library_opens_itself_heeds_no_settings(monkeypatch):
-    monkeypatch.setenv("PADIFF_SHIM_CARRY", "torch")
-    assert padiff_shim.do_no_harm(lambda: None)
+    monkeypatch.setenv("PADIFF_SHIM_OPS", "none")  # refused by a mode that heeds it
+    assert padiff_shim.prove(paddle.nn.Linear(4, 3), torch.nn.Linear(4, 3), np.ones((2, 4)))
 
 
 def test_options_are_checked_where_they_are_made():

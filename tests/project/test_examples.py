@@ -52,7 +52,6 @@ RETURNED_BY = {
     "CompareRun": "load",
     "Difference": "diff",
     "Gate": "gate",
-    "HarmReport": "do_no_harm",
     "Recording": "record",
     "Run": "load_reference",
     "ShardedProof": "prove_sharded",
