@@ -209,6 +209,11 @@ def outputs_differ(original: RunOutcome, port: RunOutcome, wanted: Callable[[str
     return tr("output {path}: {how}", path=wrong[0][0] or "0", how=difference_text(*wrong[0][1:])) if wrong else ""
 
 
+def whole_outputs_differ(original: RunOutcome, port: RunOutcome) -> str:
+    """What differs between outputs of whole numbers; "" if nothing does."""
+    return outputs_differ(original, port, lambda path: original.outputs[path].dtype.kind not in "fc")
+
+
 _ROUNDS = 0.01  # of the largest share of its numbers by which a row is wrong: what is wrong by less may only round
 
 

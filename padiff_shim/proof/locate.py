@@ -60,7 +60,21 @@ from .match import Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rewrites import UNTRIED
 from .rules import Evidence, diagnosed
-from .trace import FUSED_ATTENTION, Arranged, Called, Capture, Key, Tables, Trace, TraceCall, Value, WithTables, numbers, sources
+from .trace import (
+    FUSED_ATTENTION,
+    Arranged,
+    Called,
+    Capture,
+    Key,
+    Tables,
+    Trace,
+    TraceCall,
+    Value,
+    WithTables,
+    held_at_steps,
+    numbers,
+    sources,
+)
 
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
@@ -98,18 +112,38 @@ class Located:
         return {difference.part for difference in self.differences}
 
 
-def locate(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
+def locate(
+    original: ModelSide, port: ModelSide, mapping: Mapping, differing: Differing, runs: tuple[RunOutcome, RunOutcome], *, far: bool
+) -> Located:
     """Run both in a wider dtype, and find what the port does differently.
 
-    Gradients of the weights in ``mapping`` count only where the outputs agree: behind a wrong forward all of them are wrong.
+    Gradients of the weights in ``mapping`` count only where the outputs agree: behind a wrong forward all of them are wrong. Where
+    outputs are equal at the models' dtype, gradients alone decide: float64 keeps of a masked score what float32 does not.
+
+    Args:
+        original, port: both programs.
+        mapping: how their weights belong together.
+        differing: what differs in ``runs``, those at the models' dtype. ``far``: by half of its digits.
 
     Raises:
         NotWider: one of them does not run in a wider dtype.
     """
-    return in_wider(original, port, lambda: _located(original, port, mapping))
+    outputs_equal = differing.gradients > 0 and not (differing.forward or differing.loss or differing.shapes)
+    if not (differing.first or differing.missing):
+        return Located([], True, 0.0)
+    located = in_wider(original, port, lambda: _located(original, port, mapping, outputs_equal))
+    if (far or agreement_module.whole_outputs_differ(*runs)) and located.over and not located.differences:
+        return _located_at_steps(original, port, mapping) or located
+    if outputs_equal:
+        located.differences = [
+            replace(other, part=BACKWARD if other.part == FORWARD else other.part) for other in located.differences
+        ]
+    return located
 
 
-def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
+def _located(original: ModelSide, port: ModelSide, mapping: Mapping, outputs_equal: bool) -> Located:
+    if outputs_equal and (right := _agreed(original, port, mapping, outputs_equal=True)) is not None:
+        return right
     tied = bool(tied_differently(mapping))  # one tensor cannot hold the distinct values of several
     if not tied and (mistakes := _at_once(original, port, mapping)) is not None:
         return mistakes
@@ -138,13 +172,16 @@ def _located(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located:
     return replace(again, apart=far, differences=differences)
 
 
-def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
+def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping, *, outputs_equal: bool = False) -> Located | None:
     """No difference, where both give the same, tables and all; None where they do not. Its runs write no call down."""
     expected, actual = original.run_wide(), port.run_wide()
+    if outputs_equal:
+        pairs = agreement_module.output_pairs(expected, actual)
+        actual.outputs.update({partner: expected.outputs[path] for path, partner in pairs})
     if agreement_module.shapes_differ(expected, actual) or _gradients_alone(mapping, original.trained_names(), expected, actual):
         return None
     distances = agreement_module.Distances(mapping, expected, actual)
-    exact = agreement_module.outputs_differ(expected, actual, lambda path: expected.outputs[path].dtype.kind not in "fc")
+    exact = agreement_module.whole_outputs_differ(expected, actual)
     if not exact and not distances.beyond(floor_of(original.wider)):  # however far rounding travels
         return Located([], True, distances.worst)
     agreement = Agreement(mapping, expected, original.run_wide(lambda *_: Noise(original.wider, first=True)), original.wider)
@@ -172,6 +209,28 @@ def _at_once(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located 
     if not located.differences or not located.over:
         return None
     return replace(located, apart=agreement_module.worst(mapping, expected, actual))
+
+
+def _located_at_steps(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:
+    """What differs where comparisons and roundings read in the wider dtype what both read at their own, bit for bit; None: nothing.
+
+    0.7 * 10 is 7 in float32 and less in float64, where ``<=`` then gives what ``<`` gives.
+    """
+    digits = torch.finfo(TORCH_DTYPES[original.dtype()]).eps ** PLAIN
+
+    def search() -> Located:
+        steps = _MistakeSearch(original, port, mapping)
+        runs = steps._original, steps._port
+        far = agreement_module.far_apart(agreement_module.outputs(*runs), digits) or agreement_module.whole_outputs_differ(*runs)
+        return steps.to_its_end() if far else steps.located()  # what other calls computed of these results may round
+
+    with original.forward_alone(), port.forward_alone():
+        original.held, port.held = held_at_steps(*(side.run(Capture).trace for side in (original, port)))
+        try:
+            located = in_wider(original, port, search) if original.held else None
+        finally:
+            original.held, port.held = {}, {}
+    return located if located and (located.differences or located.unexplained) else None
 
 
 def traced_in_wider(original: ModelSide, port: ModelSide, mapping: Mapping) -> tuple[Trace, Trace, Matching]:
@@ -582,8 +641,8 @@ def _gradients_alone(mapping: Mapping, trained: Collection[str], original: RunOu
 
 
 def _outputs(original: RunOutcome, port: RunOutcome) -> ArrayPairs:
-    outputs = agreement_module.outputs(original, port)
-    return [(expected, other) for _, expected, other in outputs if np.issubdtype(expected.dtype, np.inexact)]
+    outputs = [(expected, other) for _, expected, other in agreement_module.outputs(original, port)]
+    return [pair for pair in outputs if np.issubdtype(pair[0].dtype, np.inexact)] or outputs
 
 
 def _wholes(mapping: Mapping, original: dict[str, Array], port: dict[str, Array]) -> ArrayPairs:

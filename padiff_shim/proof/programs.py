@@ -28,7 +28,7 @@ from ..trees import PLAIN, as_array, changed, copied, drained, is_tensor, leaves
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
 from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
-from .trace import Model, Onlooker, Tables, Tensor
+from .trace import Forced, Model, Onlooker, Tables, Tensor
 from .updates import Recipe, unscaling_float64
 
 _Answer = TypeVar("_Answer")
@@ -503,6 +503,7 @@ class ModelSide:
         self.when_widened: Callable[[Model], None] | None = None  # called with each new copy in the wider dtype
         self._holdings: dict[int, ModelState] = {}  # by model
         self.capture: Onlooker | None = None  # of the run at hand
+        self.held: Forced = {}  # results with which runs in the wider dtype go on
         self.tables: Tables = ()  # the original's that a port in the wider dtype gets, see :class:`.locate.Exchange`
         # Around each run, see :class:`.preconditions.Streams`.
         self.drawing: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
@@ -539,6 +540,20 @@ class ModelSide:
         finally:
             self._backward = before
 
+    @contextlib.contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Within it the model is in evaluation mode, and no run has a backward."""
+        modes = [(layer, layer.training) for layer in self.layers.values()]
+        self.model.eval()
+        self.forget_wide()
+        try:
+            with self.forward_alone():
+                yield
+        finally:
+            for layer, training in modes:
+                layer.training = training
+            self.forget_wide()
+
     def run_wide(self, capturing: Capturing | None = None) -> RunOutcome:
         """The same of a copy of the model in the wider dtype.
 
@@ -564,7 +579,7 @@ class ModelSide:
             named_inputs = (pair for call in (*self._earlier, arguments) for pair in named_tensors(call))
             labels = {**self._labels(model), **{tensor.data_ptr(): name for name, tensor in named_inputs}}
             capture = capturing(labels, self.layer, ModelSide._pass.__code__)
-            capture.unwritten = self._unwritten(model)
+            capture.unwritten, capture.held = self._unwritten(model), self.held if wide else {}
         self.capture = capture
         outcome, self._keeping = RunOutcome(capture=capture), capture is None or not wide
         self._stack.clear()

@@ -288,7 +288,10 @@ class Question:
         trains = self._recipe is not None
         proof, notes = preconditions(original, port, self.inputs, mapping, trees, self._weights, stages, trains=trains)
         port.lender = original, mapping
-        proof = _judged(original, port, mapping, stages, self._recipe, self.steps, self.equal) if proof is None else proof
+        if proof is None:
+            ready = [*stages]
+            proof = _judged(original, port, mapping, stages, self._recipe, self.steps, self.equal)
+            proof = _evaluated(proof, original, port, mapping, ready) if proof and original.model.training else proof
         proof.notes += [*notes, *mapping.remarks(updates=self._recipe is not None), *began]
         models, back = (self.layer, self.module), self.phase != "forward"
         proof.ran = self.ran = Ran(original, port, mapping, models, back, self._recipe, self.steps, self._weights, self.in_dtype)
@@ -364,6 +367,24 @@ def _judged(
     judge(proof, trained, original, port)
     proof.notes += [remark for remark in remarks if remark not in proof.notes]
     return _unless_opaque(proof, runs)
+
+
+def _evaluated(proof: Proof, original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage]) -> Proof:
+    """The proof of models that agree in training mode; or, where they differ in evaluation, the proof of that."""
+    try:
+        with original.evaluating(), port.evaluating():
+            runs = original.run(), port.run()
+            differs = Differing.between(mapping, *runs)
+            other = _compared(original, port, mapping, stages, (*runs, natively(port)[0])) if differs else proof
+    except Exception as error:
+        let_pass(error)
+        proof.reason = tr("in training mode alone {reason}", reason=proof.reason)
+        proof.notes.append(tr("in evaluation mode nothing is known: {error}", error=not_running(error)))
+        return proof
+    if other.verdict is not ProofVerdict.CODE_DIFFERS:
+        return proof
+    other.notes.append(tr("both are equal in training mode, and not in evaluation mode, as here"))
+    return other
 
 
 def _of_second_call(proof: Proof, again: Callable[[], Proof], original: TorchSide, port: PaddleSide, left: str) -> Proof | None:
@@ -486,7 +507,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
             mending_settings(original, port, mapping, (expected, actual)) as otherwise,
             mending_ends(original, port, mapping, differing, (expected, actual)) as ends,
         ):
-            located = locate(original, port, mapping) if differing.first or differing.missing else Located([], True, 0.0)
+            located = locate(original, port, mapping, differing, (expected, actual), far=far)
     except NotWider as error:
         reason = tr(
             "{first}; whether that is rounding cannot be told, for the models run in no wider dtype ({error})",

@@ -399,6 +399,9 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
     changes = answer.changes
     if port is not None:
         changes = {name: _source(answer.call, name, value) for name, value in changes.items()}
+    place = answer.call.place
+    if changes.get("training") is False and place is not None and "self" in place[0].co_varnames:
+        changes = {**changes, "training": _OwnMode()}
     written, names = write(answer.call, changes), [value for value in changes.values() if isinstance(value, Name)]
     if len(names) > 1 or (names and str(names[0]).startswith("[")):
         name = answer.call.symbol or answer.call.name
@@ -424,6 +427,13 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         rewrite=with_arguments(answer.call, _texts(answer.call, changes)),
         spelled="" if answer.call.symbol or cause is not Cause.ATTRIBUTE else f"{answer.call.name}({', '.join(own)})",
     )
+
+
+class _OwnMode:
+    """The mode of the layer whose forward has the line: what is wrong in evaluation must not be right there alone."""
+
+    def __repr__(self) -> str:
+        return "self.training"
 
 
 def _texts(call: ApiCall, changes: Mapping[str, Any]) -> dict[str, str]:

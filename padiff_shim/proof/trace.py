@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -276,6 +276,15 @@ class TraceCall:
         return in_api(self.name, self.attributes, self._line)
 
     @property
+    def steps(self) -> bool:
+        """Whether its answer jumps as an operand of floats moves on: a comparison, a rounding, a cast to whole numbers."""
+        if not any(operand.tensor.is_floating_point() for operand in self.operands) or not self.results:
+            return False
+        whole = not (self.result.tensor.is_floating_point() or self.result.tensor.is_complex())
+        cast = self.result.tensor.dtype is torch.bool or self.moves or self.name in _COUNTS
+        return (whole and cast) or self.name in _ROUNDS or "rounding_mode" in self.attributes
+
+    @property
     def _line(self) -> str:
         return linecache.getline(self.site.file, self.site.line)
 
@@ -309,6 +318,28 @@ class Trace:
         return [*self.constants, *(value for node in self.nodes for value in node.values)]
 
 
+_ROUNDS = frozenset({"floor", "ceil", "trunc", "round", "sign", "floor_divide", "remainder", "fmod", "frac", "heaviside"})
+_COUNTS = frozenset({"bucketize", "searchsorted"})  # the numbers below each
+
+
+def held_at_steps(original: Trace, port: Trace) -> list[dict[Key, list[torch.Tensor | None]]]:
+    """The results of calls, bit for bit in both programs, that comparisons and roundings of one read: Paddle's are no calls."""
+    traces, held = (original, port), set[Value]()
+    made = [[value for node in trace.nodes for value in node.values] for trace in traces]
+    for trace, others in zip(traces, made[::-1]):
+        for value in {operand.value for node in trace.nodes if node.steps for operand in node.operands if operand.value.node}:
+            alike = [other for other in others if other.ends == value.ends and torch.equal(other.sorted, value.sorted)]
+            held.update([value, *alike] if alike else ())
+    return [
+        {
+            node.key: [value.tensor if value in held else None for value in node.values]
+            for node in trace.nodes
+            if held & {*node.values}
+        }
+        for trace in traces
+    ]
+
+
 _EACH = "_foreach_"
 _SINGLE = {"_foreach_norm": "linalg_vector_norm"}
 _VALUES = ("value", "scalars")
@@ -328,10 +359,11 @@ Attributes = Mapping[Key, Mapping[str, Any]]  # of a call, in place of its own
 class Onlooker(LooksOn):
     """Looks on at Torch's kernels in a run; :class:`Capture` also hears of Paddle's kernels.
 
-    ``unwritten``: addresses of memory that nobody writes in the run.
+    ``unwritten``: addresses of memory that nobody writes in the run. ``held``: results in place of its own.
     """
 
     unwritten: Set[int] = frozenset()
+    held: Forced = MappingProxyType({})
 
     def write_down(self, name: str, operands: Sequence[torch.Tensor], results: Sequence[torch.Tensor]) -> None:
         """A call that Torch's kernels did not answer."""
@@ -648,7 +680,7 @@ class Capture(WithTables):
         key = self._key(name, site, layer, backward)
         self._count[key[:-1]] += 1
         node = TraceCall(len(self.trace.nodes), key, name, attributes, operands, site, layer, moves, view, backward, self.api)
-        forced = self._forced.get(key)
+        forced = self._forced.get(key, self.held.get(key))
         if forced is not None:
             for tensor, wanted in zip([*results, *updated], forced):
                 if wanted is not None:
@@ -853,11 +885,12 @@ def sources(value: Value, *, made: bool = False) -> Iterator[Value]:
 
 
 def attributes_of(arguments: Sequence[tuple[str, Any, bool]]) -> dict[str, Any]:
-    """The arguments of a call that are no tensors, where they say something: a row of padding below 0 is none."""
+    """The arguments of a call that are no tensors, where they say something: no row of padding below 0, and not "unstable"."""
     return {
         name: value
         for name, value, _ in arguments
-        if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES and (name != "padding_idx" or value >= 0)
+        if not tensors_in(value) and value is not None and name not in NO_ATTRIBUTES
+        if (name != "padding_idx" or value >= 0) and (name != "stable" or value)
     }
 
 

@@ -43,7 +43,7 @@ def test_a_port_runs_natively_in_no_mode_unless_it_draws_random_numbers(dropout,
     seen = []
     proof = prove(Port(dropout, seen), Original(dropout), np.random.default_rng(0).standard_normal((3, 4, 6)))
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
-    assert seen == opened  # on Torch's kernels, and natively, with the gradients of inputs
+    assert seen == [*opened, True]  # on Torch's kernels, natively, with the gradients of inputs, and in evaluation
     assert proof.differences["native"] < 1e-4  # with dropout, too: Torch's numbers were drawn
 
 
@@ -74,7 +74,7 @@ def test_an_op_that_draws_leaves_its_other_calls_to_paddle():
     proof = prove(Dropping(), Torchs(), np.random.default_rng(0).standard_normal((3, 6)), phase="forward")
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     assert proof.differences["native"] < 1e-5
-    assert [counts.get("dropout") for counts in seen] in ([1, 1], [2, 1])
+    assert [counts.get("dropout") for counts in seen[:2]] in ([1, 1], [2, 1])
     assert "linear" in seen[0]
     assert "linear" not in seen[1]
 

@@ -132,9 +132,11 @@ def test_running_statistics_of_a_right_port_are_torchs(momentum):
 
 
 class ByHand(NormedPort):
-    """The same batch norm, in single steps."""
+    """The same batch norm, in single steps of its training."""
 
     def forward(self, x):
+        if not self.training:
+            return super().forward(x)
         h, norm = self.conv(x), self.norm
         mean = h.mean([0, 2, 3])
         variance = ((h - mean.reshape([1, -1, 1, 1])) ** 2).mean([0, 2, 3])

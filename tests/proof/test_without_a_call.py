@@ -466,4 +466,137 @@ def test_a_dropout_that_does_not_know_of_evaluation():
     )
     theirs.drop = torch.nn.Dropout(0.5)
     ours.eval()
-    assert only(prove(ours, theirs.eval(), numbers(4, 6))).write == "training=False"
+    assert only(prove(ours, theirs.eval(), numbers(4, 6))).write == "training=self.training"
+
+
+Q = np.array([0.29, 0.5, 0.7], "float32")  # 100 times the first is 29 in float32, and less in float64; so is 10 times the last
+
+
+@pytest.mark.parametrize("outputs", ["floats", "whole numbers"])
+@pytest.mark.parametrize(
+    ("right", "wrong", "original"),
+    [
+        (lambda q: q * 100 >= 29, lambda q: q * 100 > 29, lambda q: q * 100 >= 29),
+        (lambda q: (q * 100 < 29).logical_not(), lambda q: (q * 100 <= 29).logical_not(), lambda q: q * 100 >= 29),
+        (lambda q: q * 10 < q[2] * 10, lambda q: q * 10 <= q[2] * 10, lambda q: q * 10 < q[2] * 10),
+        (lambda q: q * 100 != 29, lambda q: q * 100 == 30, lambda q: q * 100 != 29),
+        (lambda q: paddle.floor(q * 100), lambda q: paddle.ceil(q * 100) - 1, lambda q: torch.floor(q * 100)),
+        (lambda q: (q * 100).astype("int64"), lambda q: paddle.ceil(q * 100) - 1, lambda q: (q * 100).long()),
+        (lambda q: (q * 100) // 29, lambda q: paddle.ceil(q * 100 / 29) - 1, lambda q: (q * 100) // 29),
+        (lambda q: paddle.round(q * 50), lambda q: paddle.floor(q * 50 + 0.5), lambda q: torch.round(q * 50)),
+        (lambda q: paddle.floor(q / 0.01), None, lambda q: torch.floor(q * 100)),  # a tie: both read other numbers
+        (lambda q: paddle.trunc(q * 10 * 10), None, lambda q: torch.trunc(q * 100)),
+    ],
+)
+def test_a_boundary_that_float64_does_not_meet(right, wrong, original, outputs):
+    """What both read bit for bit decides; where it differs by rounding, several answers are right."""
+
+    def made(self, x, q, answer, kind):
+        rows, answers = self.first(x), answer(q)
+        return rows * answers.astype("float32") if kind == "floats" else (rows, answers.astype("int64"))
+
+    def run(answer):
+        return prove(
+            *pair(
+                lambda self, x, q: made(self, x, q, answer, outputs),
+                lambda self, x, q: (
+                    self.first(x) * original(q).float() if outputs == "floats" else (self.first(x), original(q).long())
+                ),
+                first=("Linear", 4, 3),
+            ),
+            (numbers(2, 4), Q),
+        )
+
+    assert run(right), str(run(right))
+    if wrong is not None:
+        assert run(wrong).verdict is ProofVerdict.CODE_DIFFERS, str(run(wrong))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "original"),
+    [
+        (lambda h: h.argsort(-1), lambda h: h.argsort(-1, descending=True), lambda h: h.argsort(-1)),
+        (lambda h: paddle.topk(h, 2)[1], lambda h: paddle.topk(h, 2, largest=False)[1], lambda h: h.topk(2)[1]),
+        (lambda h: h.argmax(-1), lambda h: h.argmin(-1), lambda h: h.argmax(-1)),
+        (lambda h: paddle.kthvalue(h, 2)[1], lambda h: paddle.kthvalue(h, 3)[1], lambda h: h.kthvalue(2)[1]),
+        (
+            lambda h: paddle.bincount(h.argmax(-1), minlength=6),
+            lambda h: paddle.bincount(h.argmin(-1), minlength=6),
+            lambda h: torch.bincount(h.argmax(-1), minlength=6),
+        ),
+        (
+            lambda h: paddle.nn.functional.one_hot(h.argmax(-1), 6),
+            lambda h: paddle.nn.functional.one_hot(h.argmin(-1), 6),
+            lambda h: torch.nn.functional.one_hot(h.argmax(-1), 6).float(),
+        ),
+    ],
+)
+def test_indices_as_the_only_output(right, wrong, original):
+    """They have no gradient, whatever Paddle says of them; and a mistake in them has its line."""
+
+    def run(answer):
+        return prove(
+            *pair(lambda self, x: answer(self.first(x)), lambda self, x: original(self.first(x)), first=("Linear", 4, 6)),
+            numbers(3, 4),
+        )
+
+    assert run(right).verdict is ProofVerdict.CODE_CORRECT, str(run(right))
+    (mistake,) = run(wrong).mistakes
+    assert mistake.cause in (Cause.ATTRIBUTE, Cause.OTHER_OP)
+    assert mistake.paddle is not None
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("slip", ["", "dropout", "batch norm"])
+def test_models_in_training_mode_are_looked_at_in_evaluation(slip, steps):
+    ours, theirs = pair(
+        lambda self, x: paddle.nn.functional.dropout(self.norm(self.first(x)), 0.5, training=slip == "dropout" or self.training),
+        lambda self, x: torch.nn.functional.dropout(self.norm(self.first(x)), 0.5, training=self.training),
+        first=("Linear", 4, 3),
+    )
+    ours.norm, theirs.norm = paddle.nn.BatchNorm1D(3), torch.nn.BatchNorm1d(3, track_running_stats=slip != "batch norm")
+    words = {"phase": "train", "optimizer": "SGD", "loss": lambda out: (out * out).mean()} if steps else {}
+    proof = prove(ours, theirs, numbers(5, 4), **words)
+    assert bool(proof) is not bool(slip), str(proof)
+    assert ours.training
+    assert theirs.training
+    if slip:
+        mistake = only(proof)
+        assert mistake.cause is Cause.ATTRIBUTE
+        assert mistake.write.startswith("training=")
+
+
+def test_an_original_that_does_not_run_in_evaluation():
+    """That nobody looked at it is in the headline."""
+
+    def original(self, x):
+        if not self.training:
+            raise RuntimeError("no targets")
+        return self.first(x)
+
+    proof = prove(*pair(lambda self, x: self.first(x), original, first=("Linear", 4, 3)), numbers(5, 4))
+    assert proof
+    assert "in training mode alone" in proof.headline
+    assert any("no targets" in note for note in proof.notes)
+
+
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_row_that_is_masked_wholly(seen):
+    """In float32 -1e9 swallows a score that is added to it, in float64 not; a gradient goes back through an addition alone."""
+    masked, counted = np.zeros((2, 3, 3), bool), np.ones((2, 3, 1), "float32")
+    masked[0, 1], counted[0, 1] = True, float(seen)
+
+    def original(self, x, m, counted):
+        h = self.first(x)
+        return ((h @ h.mT).masked_fill(m, -1e9).softmax(-1) @ h) * counted + torch.tanh(h)
+
+    def port(self, x, m, counted):
+        h = self.first(x)
+        scores = paddle.matmul(h, h, transpose_y=True) + m.astype(h.dtype) * -1e9
+        return paddle.tanh(h) + paddle.nn.functional.softmax(scores, -1) @ h * counted
+
+    proof = prove(*pair(port, original, first=("Linear", 4, 4)), (numbers(2, 3, 4), masked, counted))
+    assert bool(proof) is not seen, str(proof)
+    stages = {stage.name: stage.right for stage in proof.stages}
+    assert stages["forward"]
+    assert stages["backward"] is not seen
