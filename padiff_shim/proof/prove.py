@@ -291,7 +291,7 @@ class Question:
         if proof is None:
             ready = [*stages]
             proof = _judged(original, port, mapping, stages, self._recipe, self.steps, self.equal)
-            proof = _evaluated(proof, original, port, mapping, ready) if proof and original.model.training else proof
+            proof = _evaluated(proof, original, port, mapping, ready, self.equal) if proof and original.model.training else proof
         proof.notes += [*notes, *mapping.remarks(updates=self._recipe is not None), *began]
         models, back = (self.layer, self.module), self.phase != "forward"
         proof.ran = self.ran = Ran(original, port, mapping, models, back, self._recipe, self.steps, self._weights, self.in_dtype)
@@ -369,13 +369,15 @@ def _judged(
     return _unless_opaque(proof, runs)
 
 
-def _evaluated(proof: Proof, original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage]) -> Proof:
+def _evaluated(
+    proof: Proof, original: TorchSide, port: PaddleSide, mapping: WeightMapping, stages: list[Stage], equal: Comparator | None
+) -> Proof:
     """The proof of models that agree in training mode; or, where they differ in evaluation, the proof of that."""
     try:
         with original.evaluating(), port.evaluating():
             runs = original.run(), port.run()
             differs = Differing.between(mapping, *runs)
-            other = _compared(original, port, mapping, stages, (*runs, natively(port)[0])) if differs else proof
+            other = _compared(original, port, mapping, stages, (*runs, natively(port)[0]), equal) if differs else proof
     except Exception as error:
         let_pass(error)
         proof.reason = tr("in training mode alone {reason}", reason=proof.reason)
