@@ -585,8 +585,11 @@ def _other_table(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]
         [side for side in node.operands if _is_constant(side) and side.value not in values]
         for node, values in zip((alone, reader), known if of_original else known[::-1])
     )
-    made = [TraceOperand(read[0].name, alone.result, alone.result.tensor, ())] if read and _of_constants(alone) else []
+    computed = _of_constants(alone) and not all(has_name(side.value) for side in read)
+    made = [TraceOperand(read[0].name, alone.result, alone.result.tensor, ())] if computed else []
     for sides in itertools.product([*made, *read], other):
+        if all(has_name(side.value) and not side.tensor.is_complex() for side in sides):
+            continue  # two weights
         nearest = min(itertools.product(*map(_halves, sides)), key=lambda halves: _apart(*halves))
         if math.isfinite(_apart(*nearest)):
             here, there = nearest[0], nearest[1]._replace(tensor=nearest[1].tensor.reshape(nearest[0].tensor.shape))

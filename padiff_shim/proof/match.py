@@ -38,9 +38,7 @@ class Matching:
                 and value.node.moves
                 and (wrong := next((operand.value for operand in value.node.operands if operand.value in self.shuffled), None))
             ):
-                self.shuffled[value] = self.shuffled[
-                    wrong
-                ]  # a part of what lies in another order is wrong, though it has a partner
+                self.shuffled[value] = self.shuffled[wrong]  # a part of it is wrong, though it has a partner
                 continue
             group = sizes.get(value.count)
             partner = self._partner(value, group.near(value)) if group else None
