@@ -402,7 +402,7 @@ LINES = {
     ),
     "dropout missing f": Lines(
         "return self.k(q)",
-        "return self.k(F.dropout(q, 0.5))",
+        "return self.k(F.dropout(q, 0.5, training=self.training))",
         train=True,
     ),
     "noise extra": Lines(
@@ -514,8 +514,8 @@ LINES = {
         row=("dropouts", "dropout", "mode"),
     ),
     "dropout axis": Lines(
-        "return F.dropout(q, 0.5, axis=0)",
-        "return F.dropout(q, 0.5)",
+        "return F.dropout(q, 0.5, axis=0, training=self.training)",
+        "return F.dropout(q, 0.5, training=self.training)",
         train=True,
         row=("dropouts", "dropout", "axis"),
     ),

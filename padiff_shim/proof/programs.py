@@ -1207,9 +1207,6 @@ def natively(port: PaddleSide, within: Callable[[Runner], RunOutcome] | None = N
     port.forget_copies()
     port.shim = False
     try:
-        if port.to_inputs and (outcome := attempted(lambda: run(ModelSide.run))) is not None:
-            return outcome, ""
-        port.to_inputs = False
         return run(ModelSide.run), ""
     except Exception as error:
         if out_of_memory(error):  # no kernel is the cause

@@ -351,7 +351,7 @@ def _judged(
         if left and (second := _of_second_call(proof, again, original, port, listed([*dict.fromkeys(left)]))) is not None:
             return second
         looks = bool(proof) and bool(runs[0].gradients) and original.reads_floats
-        ends, of_inputs = ends_before_inputs(original, port, mapping, runs[2]) if looks else ([], "")
+        ends, of_inputs = ends_before_inputs(original, port, mapping) if looks else ([], "")
         if ends:
             proof.verdict, proof.mistakes = ProofVerdict.CODE_DIFFERS, ends
             proof.stages = [Stage("backward", False, of_inputs) if stage.name == "backward" else stage for stage in proof.stages]
@@ -445,9 +445,7 @@ def _runs(original: TorchSide, port: PaddleSide, notes: list[str]) -> Runs:
     if pairs and not len(pairs) == len(expected.outputs) == len(actual.outputs):  # a backward begins alike at the common outputs
         original.begins, port.begins = ([path for path, _ in pairs], [path for _, path in pairs])
         expected, actual = original.run(), port.run()
-    port.to_inputs = original.reads_floats and bool(expected.gradients)
     native, failure = natively(port)
-    port.to_inputs = False
     notes += [failure] if failure else []
     return expected, actual, native
 

@@ -76,7 +76,9 @@ class PortWords(CallWords):
         self._read = [(value_of(tensor), tensor, name) for tensor, name in read] if named else []
         self._read += [] if named else [(value, tensor, ast.unparse(node)) for value, tensor, node in tensor_arguments(call)]
         inputs = [value.tensor for value in evidence.original.values() if value.label.startswith("input ")]
-        self._sizes = {str(size) for tensor in inputs for size in tensor.shape}
+        sizes = {str(size) for tensor in inputs for size in tensor.shape}
+        own_lines = inspect.getsource(call.place[0]) if call.place is not None else ""
+        self._sizes = sizes - {*_COUNTED.findall(own_lines)}  # to which the port does not count itself
         self._held: dict[str, tuple[str, Any]] = {}  # names in a spelling: what the port has for it, and the tensor
         if own is not None:
             self._held["own"] = ast.unparse(place.node), own

@@ -128,7 +128,7 @@ def test_a_layer_that_says_what_it_holds_is_asked_each_time():
 
 @pytest.mark.parametrize("last", [1e-5, 1e-3], ids=["a right port", "another epsilon"])
 def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
-    """Both once, and in evaluation, the original for its inputs, the port natively; a wrong one in float64, too, mended."""
+    """Both once, in evaluation, and for gradients of inputs, the port natively; a wrong one in float64, too, mended."""
     theirs, ours = (
         module.Sequential(module.Linear(4, 6), module.LayerNorm(6), module.Linear(6, 4), norm)
         for module, norm in ((torch.nn, torch.nn.LayerNorm(4)), (paddle.nn, paddle.nn.LayerNorm(4, epsilon=last)))
@@ -140,7 +140,7 @@ def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
     )
     proof = padiff_shim.prove(ours, theirs, np.linspace(-0.1, 0.1, 12, dtype="float32").reshape(3, 4))
     assert bool(proof) is (last == 1e-5), str(proof)
-    assert seen.count(False) <= (6 if proof else 4)
+    assert seen.count(False) <= (7 if proof else 4)
     assert seen.count(True) <= (0 if proof else 7)
 
 
