@@ -573,4 +573,45 @@ LINES = {
         train=True,
         row=("random", "uniform", "min, max"),
     ),
+    "names of a chunk": Lines(
+        "b, a = paddle.chunk(q, 2, -1)\nreturn a * F.sigmoid(b)",
+        "a, b = q.chunk(2, -1)\nreturn a * torch.sigmoid(b)",
+    ),
+    "names of three gates": Lines(
+        "o, i, f, g = paddle.split(q, 4, -1)\nreturn F.sigmoid(o) * F.tanh(F.sigmoid(f) * k[..., :2] + F.sigmoid(i) * F.tanh(g))",
+        "i, f, g, o = q.chunk(4, -1)\nreturn o.sigmoid() * torch.tanh(f.sigmoid() * k[..., :2] + i.sigmoid() * g.tanh())",
+    ),
+    "names of slices": Lines(
+        "a, c, b = q[..., :2], q[..., 2:4], q[..., 4:6]\nreturn a + paddle.exp(b) * c",
+        "a, b, c = q[..., :6].split(2, -1)\nreturn a + b.exp() * c",
+    ),
+    "names of an expression": Lines(
+        "s, t = paddle.chunk(F.silu(k), 2, -1)\nreturn q[..., :4] * (1 + t) + s",
+        "by, to = torch.nn.functional.silu(k).chunk(2, -1)\nreturn q[..., :4] * (1 + by) + to",
+    ),
+    "sign of a rotation": Lines(
+        "a, b = q[..., 0::2], q[..., 1::2]\nr = paddle.stack([b, -a], -1).flatten(-2)\nreturn (q * 0.8 + r * 0.6) * 0.5 * k",
+        "r = torch.stack((-q[..., 1::2], q[..., ::2]), -1).flatten(-2)\nreturn (q * 0.5 * 0.8 + r * 0.5 * 0.6) * k",
+    ),
+    "shares of a focal loss": Lines(
+        "t = (k > 0).astype('float32')\nw = paddle.where(t == 1, paddle.full_like(t, 0.75), paddle.full_like(t, 0.25))\n"
+        "return (w * F.sigmoid(q).square() * F.softplus(q)).mean(-1)",
+        "t = (k > 0).float()\nw = 0.25 * t + (1 - 0.25) * (1 - t)\n"
+        "return (w * torch.nn.functional.softplus(q) * torch.sigmoid(q) ** 2).mean(-1)",
+    ),
+    "distances from 0 on": Lines(
+        "d = (paddle.arange(6).unsqueeze(1) - paddle.arange(6)).astype('float32')\n"
+        "return paddle.where(d > 0, paddle.exp(d * -0.3), paddle.zeros([1])) @ q",
+        "d = (torch.arange(6)[:, None] - torch.arange(6)).float()\nreturn torch.tril(torch.exp(d * -0.3)) @ q",
+    ),
+    "another activation of a part": Lines(
+        "return 1 - paddle.exp(-F.softplus(q[..., 0]) * 2.5)",
+        "r = torch.cat([k, q], -1).reshape(-1, 16)\nreturn 1 - torch.exp(-torch.relu(r[:, 8]) * 2.5).reshape(2, 6)",
+    ),
+    "biased weights of a choice": Lines(
+        "s = F.sigmoid(q)\nb = paddle.arange(8).astype('float32') * 0.2\n_, i = paddle.topk(s + b, 2, axis=-1)\n"
+        "w = paddle.take_along_axis(s + b, i, axis=-1)\nreturn w / w.sum(-1, keepdim=True)",
+        "s = torch.sigmoid(q)\ni = torch.topk(s + torch.arange(8) * 0.2, 2, -1)[1]\n"
+        "w = s.gather(-1, i)\nreturn w / w.sum(-1, keepdim=True)",
+    ),
 }

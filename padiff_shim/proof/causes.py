@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from ..dispatch.call_site import CallSite
+from ..present.annotations import Patch
 from ..text import joined, many, tr
 from .arguments import TO_THE_END, equal_settings
 from .findings import Cause
+from .fixes import Remade
 from .match import (
     BIASED,
     CallPair,
@@ -698,6 +700,9 @@ class CallDifference:
         attribute: of the port's layer, that holds the other value; "" where none does.
         arranged: a value as the original has it, and as the port has it, if the arrangement differs.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
+        alone: with its change alone both agree, so what else differs follows from it.
+        seen: the difference as the calls show it, before any rule.
+        behind: what tells the next difference, if the port is changed as is said here; None if there is none, or it was not tried.
     """
 
     cause: Cause
@@ -717,11 +722,26 @@ class CallDifference:
     rewrite: Any = None
     arranged: Arranged | None = None
     attribute: str = ""
+    alone: bool = False
+    seen: CallDifference | None = None
+    behind: Any = None
 
     @property
     def backward(self) -> bool:
         """Whether it is in the backward."""
         return all(node.backward for node in (self.original, self.port) if node is not None)
+
+    def change(self) -> Patch | Remade | None:
+        """What is said to write, to be tried; None where nothing is, or it is neither a line nor a layer's argument."""
+        if self.rewrite is not None:
+            return self.rewrite.patch()
+        return Remade(self.port.layer, self.write) if self.port is not None and self.write and not self.port.backward else None
+
+    def unadvised(self) -> CallDifference:
+        """The difference without what to write, which does not mend it."""
+        as_seen = self.seen if self.seen is not None and "write " in self.text else self  # the text says it, too
+        reverted = replace(self, cause=as_seen.cause, text=as_seen.text)
+        return replace(reverted, arguments=(), spelled="", write="", rewrite=None, behind=None)
 
 
 End = tuple[Value | None, Value | None]  # a result of the original, and the port's result for it
@@ -733,11 +753,16 @@ def explain(
     """The first difference of two regions (see :func:`.match.wrong_calls`) that lead to an end; None if both are empty."""
     if not original and not port:
         return None
-    pairs = _from_the_first(matching, align(matching, original[:WINDOW], port[:WINDOW]), original, port)
+    aligned = align(matching, original[:WINDOW], port[:WINDOW])
+    pairs = _from_the_first(matching, aligned, original, port)
     cause, text, pair = _cause(matching, pairs)
     if cause in WRITTEN_OTHERWISE and (laid_otherwise := _laid_otherwise(matching, pairs)) is not None:
         return laid_otherwise
     mend = mend_for(matching, pairs)
+    instead = _in_place_of(matching, aligned, pairs[0]) if cause in (Cause.MISSING, Cause.EXTRA) else None
+    if instead is not None:
+        text = tr("{port} in place of {original}", port=instead[1], original=instead[0])
+        cause, pair, mend = Cause.OTHER_OP, CallPair(*instead), (instead[1], [instead[0].result.tensor])
     if cause is Cause.CONSTANT and (ended := _ended(pair)) is not None:
         text = tr("what is computed here has no gradient (a step, a comparison); in the original a gradient goes past it")
         return CallDifference(Cause.GRAPH_ENDS, text, pair.original, ended, mend)
@@ -777,6 +802,19 @@ def _laid_otherwise(matching: Matching, pairs: Sequence[CallPair]) -> CallDiffer
 
 def _is_moved(matching: Matching, value: Value) -> bool:
     return value.node is not None and value.node.moves and not matching.is_matched(value)
+
+
+def _in_place_of(matching: Matching, pairs: Sequence[CallPair], first: CallPair) -> tuple[TraceCall, TraceCall] | None:
+    """Two calls that make other values of the same value; the first difference is one of them, or moves what one of them reads."""
+    alone = [[pair[side] for pair in pairs if pair[1 - side] is None] for side in (0, 1)]
+    for original, port in (*itertools.product(*alone), *(pair for pair in pairs if None not in pair)):
+        if original is None or port is None or original.backward or not len(original.operands) == len(port.operands) == 1:
+            continue
+        begins = first in (CallPair(original, None), CallPair(None, port))
+        moved = first.original is not None and first.original.moves and depends_on(original.result, first.original)
+        if (begins or moved) and same_results(original, port) and matching.same(original.operands[0].value, port.operands[0].value):
+            return original, port
+    return None
 
 
 def _ended(pair: CallPair) -> TraceCall | None:

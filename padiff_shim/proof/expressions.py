@@ -170,10 +170,55 @@ def reordered_source(call: ApiCall, name: str, order: Sequence[int]) -> Name:
 
 
 def with_arguments(call: ApiCall, texts: Mapping[str, str]) -> Rewrite | None:
-    """The line with other arguments; None where it does not write one of them."""
-    nodes = [(argument_node(call, name), text) for name, text in texts.items()]
-    known = [(node, text) for node, text in nodes if node is not None]
-    return Rewrite.of(call.file, known) if known and len(known) == len(nodes) else None
+    """The line with other arguments, or with such as it leaves to their defaults; None where it does not make the call itself."""
+    nodes = {name: argument_node(call, name) for name in texts}
+    edits = [Edit(*extent(node), texts[name]) for name, node in nodes.items() if node is not None]
+    left = {name: text for name, text in texts.items() if nodes[name] is None}
+    if call.layers or (left and (call.symbol or not left.keys() <= call.arguments.keys())):
+        return None
+    node = call.expression
+    if left and (not isinstance(node, ast.Call) or any(keyword.arg is None for keyword in node.keywords)):
+        return None
+    edits += [added(node, left)] if left and isinstance(node, ast.Call) else []
+    return Rewrite(call.file, frozenset(edits)) if edits else None
+
+
+def added(call: ast.Call, texts: Mapping[str, str]) -> Edit:
+    """Further arguments of a call."""
+    text = ", ".join(f"{name}={text}" for name, text in texts.items())
+    last = max([*call.args, *(each.value for each in call.keywords)], key=lambda each: (each.lineno, each.col_offset), default=None)
+    if last is None:
+        line, column = call.end_lineno or 0, (call.end_col_offset or 0) - 1
+        return Edit(line, column, line, column, text)
+    line, column = last.end_lineno or 0, last.end_col_offset or 0
+    return Edit(line, column, line, column, f", {text}")
+
+
+def names_of_parts(value: Value) -> tuple[list[ast.expr], int]:
+    """The names to which one statement hands the parts of a tensor, and the place of a value among them; none of any other value.
+
+    The parts are those of a call's result (``chunk``), or indices of one tensor.
+    """
+    call = None if value.node is None else value.node.api
+    node = None if call is None else call.expression
+    statement: Any = None if call is None or node is None else _parents(call.file).get(node)
+    elements = statement.elts if isinstance(statement, ast.Tuple) else []
+    if call is not None and isinstance(node, ast.Subscript) and elements:
+        parts = [
+            part for part in elements if isinstance(part, ast.Subscript) and ast.unparse(part.value) == ast.unparse(node.value)
+        ]
+        statement, at = _parents(call.file).get(statement), elements.index(node) if len(parts) == len(elements) else -1
+    else:
+        at = value.node.results.index(value) if value.node is not None and value in value.node.results else -1
+    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
+    names = target.elts if isinstance(target, (ast.Tuple, ast.List)) and at >= 0 else []
+    return ([], 0) if any(isinstance(name, ast.Starred) for name in names) else (names, at)
+
+
+def names_at(site: CallSite) -> list[str]:
+    """The names to which the statement on a line hands several parts."""
+    nodes = (node for node in ast.walk(parsed(site.file)) if isinstance(node, ast.Assign) and node.lineno == site.line)
+    return [ast.unparse(name) for node in nodes for name in getattr(node.targets[0], "elts", [])]
 
 
 _ARRANGE = ("transpose", "t", "swapaxes", "swapdims", "matrix_transpose", "moveaxis", "unsqueeze", "reshape", "flatten", "squeeze")
@@ -260,7 +305,7 @@ def source_of_value(value: Value) -> ValueSource | None:
     """Where the port's line makes a value, with the steps that arrange it; None where that is not known, or a library's."""
     call = None if value.node is None else value.node.api
     node = None if call is None else call.expression
-    if value.node is None or call is None or node is None or is_library(call.file) or call.symbol == "[]":
+    if value.node is None or call is None or node is None or is_library(call.file):
         return None
     parents = _parents(call.file)
     while isinstance(field := parents.get(node), ast.Attribute) and field.attr in _ARRANGE and isinstance(parents[field], ast.Call):

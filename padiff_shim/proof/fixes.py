@@ -6,6 +6,7 @@ Where the text of that call tells it, the changed line, too.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import re
@@ -14,7 +15,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import paddle
 
@@ -22,8 +23,9 @@ from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from .arguments import parsed
 from .bits.source import PortNames, aliases
-from .expressions import Edit, Rewrite, extent, names_in, resolved
+from .expressions import Edit, Rewrite, added, extent, names_in, resolved
 from .findings import Cause, Fix, Mistake
+from .programs import generators_restored
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
 _ATTRIBUTE = re.compile(r"(?P<name>\w+)=\S+ against (?P<wanted>[\w.+-]+)")
@@ -50,15 +52,11 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     if _LAYER.match(text) and (line := constructor(place.layer, layers, text)) is not None:
         return replace(line, patch=_another_layer(line, type(layers[place.layer]), place.layer.rpartition(".")[2]))
     made = constructor(place.layer, layers, text) if _takes(layers.get(place.layer), text) else None
-    if made is None and is_library(place.file):
-        return Fix(text)
-    fix = made or Fix(text, place.file, place.line)
-    names = names_in(fix.file)
-    calls = _calls_at(fix.file, fix.line)
-    if made or _of_a_library(type(layers.get(place.layer))):
-        made_by = [call for call in calls if resolved(call.func, names) is type(layers[place.layer])]
-        calls = calls if made and layers[place.layer]._forward_pre_hooks else made_by
-    return replace(fix, patch=_patch(fix, calls, names))
+    if made is None:
+        return Fix(text) if is_library(place.file) else Fix(text, place.file, place.line)
+    names, calls = names_in(made.file), _calls_at(made.file, made.line)
+    made_by = [call for call in calls if resolved(call.func, names) is type(layers[place.layer])]
+    return replace(made, patch=_patch(made, calls if layers[place.layer]._forward_pre_hooks else made_by, names))
 
 
 def _another_layer(line: Fix, made: type, place: str) -> Patch | None:
@@ -135,12 +133,10 @@ def _calls_at(file: str, line: int) -> list[ast.Call]:
 
 
 def _parameters(call: ast.Call, names: Mapping[str, Any]) -> list[str]:
-    """The parameters of what is called, from the first that the brackets hold; none where that is not known."""
-    called, method = resolved(call.func, names), False
-    if called is None and isinstance(call.func, ast.Attribute) and getattr(call.func.value, "id", "") != "self":
-        called, method = getattr(paddle.Tensor, call.func.attr, None), True
+    """The parameters of what is called; none where that is not known."""
+    called = resolved(call.func, names)
     try:
-        return list(inspect.signature(called).parameters)[method:] if callable(called) else []
+        return list(inspect.signature(called).parameters) if callable(called) else []
     except (TypeError, ValueError):
         return []
 
@@ -171,12 +167,7 @@ def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str]) -> Edi
     written = call.args[place] if written is None and place < len(call.args) else written
     if written is not None:
         return Edit(*extent(written), text) if _is_literal(written) or not _is_literal(wanted.value) else None
-    last = max([*call.args, *(each.value for each in call.keywords)], key=lambda each: (each.lineno, each.col_offset), default=None)
-    if last is None:
-        line, column = call.end_lineno or 0, (call.end_col_offset or 0) - 1
-        return Edit(line, column, line, column, f"{wanted.arg}={text}")
-    line, column = last.end_lineno or 0, last.end_col_offset or 0
-    return Edit(line, column, line, column, f", {wanted.arg}={text}")
+    return added(call, {str(wanted.arg): text})
 
 
 def _written(text: str) -> Iterator[str]:
@@ -269,6 +260,61 @@ def constructor(path: str, layers: dict[str, paddle.nn.Layer], text: str = "") -
                 file = function.__code__.co_filename
                 return Fix(text, file, line, linecache.getline(file, line).strip())
     return None
+
+
+class Remade(NamedTuple):
+    """A layer of Paddle's, by its path, and other arguments of its constructor."""
+
+    layer: str
+    arguments: str
+
+
+@contextlib.contextmanager
+def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
+    """Within it the layers of one line of a model have what other arguments give them; how many.
+
+    0 where that is not known: such layers are made anew with the arguments that they tell, and with others, and hold what differs.
+    """
+    layers = dict(model.named_sublayers(include_self=True))
+    layer = layers.get(change.layer)
+    text = _of_constructor(layer, change.arguments)
+    line = constructor(change.layer, layers, text) if _takes(layer, text) else None
+    alike = [] if line is None else [path for path, other in layers.items() if type(other) is type(layer)]
+    held = [(layers[path], _held_otherwise(layers[path], text)) for path in alike if constructor(path, layers, text) == line]
+    changed = [vars(other).copy() for other, _ in held]
+    try:
+        for other, attributes in held:
+            other.__dict__.update(attributes)
+        yield len(held) if all(attributes for _, attributes in held) else 0
+    finally:
+        for (other, _), before in zip(held, changed):
+            other.__dict__.update(before)
+
+
+def _held_otherwise(layer: paddle.nn.Layer, text: str) -> dict[str, Any]:
+    """The attributes that other arguments give a layer; none where its own do not give what it holds, or weights are others."""
+    held, parameters = vars(layer), list(inspect.signature(type(layer).__init__).parameters.values())[1:]
+    known = [(each.name, held.get(f"_{each.name}", held.get(each.name, each.default))) for each in parameters]
+    try:
+        wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
+        with generators_restored():
+            plain, other = (type(layer)(**{**dict(known), **changes}) for changes in ({}, wanted))
+    except Exception:  # whatever a constructor raises that gets what a layer does not tell
+        return {}
+    plainly, otherwise, own = (
+        {name: value for name, value in vars(each).items() if type(value) in _SETTINGS and name not in _OF_EACH}
+        for each in (plain, other, layer)
+    )
+    shapes = [[list(parameter.shape) for parameter in each.parameters()] for each in (other, layer)]
+    return (
+        {}
+        if plainly != own or shapes[0] != shapes[1]
+        else {name: value for name, value in otherwise.items() if value != plainly.get(name)}
+    )
+
+
+_SETTINGS = (bool, int, float, str, list, tuple, type(None))
+_OF_EACH = ("_dtype", "_full_name", "training")  # of a single layer, whatever its arguments are
 
 
 def _of_a_library(made: type) -> bool:

@@ -56,9 +56,10 @@ from .causes import (
     unlike_attributes,
 )
 from .findings import Cause, Mistake, Stage
+from .fixes import Remade, remade
 from .match import Matching, wrong_calls
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
-from .rewrites import UNTRIED
+from .rewrites import MENDS, UNTRIED
 from .rules import Evidence, diagnosed
 from .trace import (
     FUSED_ATTENTION,
@@ -79,7 +80,7 @@ from .trace import (
 ArrayPairs = list[tuple[Array, Array]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
 MOST = 64  # mistakes that are mended in one search
-_MENDS = 2  # the change of a line makes both agree
+_TRIED_ALONE = 4  # changes that may mend all of them, each a run of the port
 
 
 @dataclass
@@ -263,6 +264,8 @@ class _MistakeSearch:
         self._agreement = Agreement(mapping, self._original, touched, original.wider)
         self.apart = agreement_module.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
+        self._idle = set[Key]()  # mended without effect: a change of the port's lines may give it one
+        self._refused = set[Patch | Remade]()  # changes that did not help, and are not tried again
         self._attributes: dict[Key, dict[str, Any]] = {}
         self._exchanged: list[Key] = []  # the last of them
         self._differences: list[CallDifference] = []
@@ -270,7 +273,6 @@ class _MistakeSearch:
         self._moved: list[list[RunOutcome]] | None = None  # runs of both with other roundings of the tables that one of them has
         self._alone = ""  # a note on those tables
         self._ended = False
-        self._mends = True  # whether the last difference's change of a line makes both agree, if it has one
         self._rest: str | None = None
 
     @property
@@ -307,6 +309,12 @@ class _MistakeSearch:
         """All differences, until both agree or one cannot be mended."""
         self._search()
         self._keep_what_mends_all()
+        apis = [difference.port.api if difference.port is not None else None for difference in self._differences]
+        seen = [(api and api.place, _key(difference.seen or difference)) for api, difference in zip(apis, self._differences)]
+        for at, difference in enumerate(self._differences if not self._alone else ()):
+            elsewhere = [key for place, key in seen if place is None or place != seen[at][0]]  # not in a further turn of a loop
+            if difference.behind not in (None, *elsewhere, "" if self._rest else None):
+                self._differences[at] = difference.unadvised()
         return self.located()
 
     def located(self) -> Located:
@@ -327,7 +335,7 @@ class _MistakeSearch:
             run.trace.forget(read)
 
     def _search(self) -> None:
-        confirmed = 0  # differences whose mending had an effect
+        confirmed, forced = 0, set[Key]()  # differences whose mending had an effect; what was mended before the last
         for _ in range(MOST):
             if self._ended:
                 return
@@ -338,19 +346,26 @@ class _MistakeSearch:
                     return
                 if self._agreement.alike(before, self._port, forward=forward):
                     del self._differences[confirmed:]  # mended without effect: it is no mistake
+                    self._idle |= self._forced.keys() - forced
                 self._note_effect(confirmed, before)
                 confirmed = len(self._differences)
             if self.agree(forward=forward):
-                if self._differences and not (self._mends or self._alone):  # the line is another, or not the whole mistake
-                    self._differences[-1] = replace(self._differences[-1], rewrite=None)
                 return
             difference = self._next(forward=forward)
             if difference is None:
                 self._ended = True
                 return
+            first = next((other for other in self._differences if other.alone), None)
+            if first is not None and difference.change() != first.change():
+                self._ended, self._rest = True, ""
+                return
             self._differences.append(difference)
-            self._exchanged = []
-            self._ended = not (self._exchange_attributes(difference) or self._force(difference))
+            self._exchanged, forced = [], {*self._forced}
+            elsewhere = difference.sites is not None and difference.port is not None and difference.sites[1] != difference.port.site
+            if difference.alone and difference.cause is Cause.SWAPPED and elsewhere:  # names, which each step of a recurrence reads
+                self._ended, self._rest = True, ""
+            else:
+                self._ended = not (self._exchange_attributes(difference) or self._force(difference))
             if self._ended:
                 self._note_effect(confirmed, self._original)
 
@@ -365,42 +380,66 @@ class _MistakeSearch:
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
         training = self._sides[1].model.training
         agreed, whole = _agreeing(matching, self._original, self._port), forward or difference.part == FORWARD
-        helps = functools.cache(functools.partial(self._helps, agreed, forward=whole))
+        behind: dict[Patch | Remade | None, Behind] = {}
+        helps = functools.cache(functools.partial(self._helps, agreed, behind, forward=whole))
         evidence = Evidence(
             *(self._original.trace, self._port.trace, matching, self._forced.keys(), training), answering=answering, helps=helps
         )
-        difference = diagnosed([difference], evidence)[0]
-        result = _MENDS if difference.rewrite is None else helps(difference.rewrite.patch())
-        self._mends = result >= _MENDS
-        return difference if result else replace(difference, rewrite=None)
+        diagnosis = replace(diagnosed([difference], evidence)[0], seen=difference)
+        change = diagnosis.change()
+        if change is not None and not helps(change):
+            return diagnosis.unadvised()
+        alone = change is not None and helps(change) == MENDS and not (self._forced.keys() - self._idle or self._attributes)
+        return replace(diagnosis, behind=behind.get(change), alone=alone)
 
     def _keep_what_mends_all(self) -> None:
-        """Keep one difference alone, if all agrees with its change of the port's line; those before it stand on that line, too."""
-        self._forced, self._attributes, lines = {}, {}, set[str]()
-        for difference in self._differences if len(self._differences) > 1 else ():
-            lines.add(str(difference.port and difference.port.site))
-            patch = None if difference.rewrite is None or len(lines) > 1 else difference.rewrite.patch()
-            if patch is not None and self._helps(-sys.maxsize, patch, forward=False) == _MENDS:
-                self._differences = [other for other in self._differences if other.rewrite == difference.rewrite]
+        """Keep one difference alone, if all agrees with its change of the port's lines: the others follow from it."""
+        self._forced, self._attributes, self._refused = {}, {}, set()
+        lines = {difference.port and difference.port.site for difference in self._differences}
+        changes = {change: None for difference in self._differences if (change := difference.change()) is not None}
+        for change in [*changes][:_TRIED_ALONE] if len(self._differences) > 1 and len({*lines, *changes}) > 1 else ():
+            if self._helps(-sys.maxsize, {}, change, forward=False) == MENDS:
+                same = [other for other in self._differences if other.change() == change]
+                self._differences = [replace(other, behind=None) for other in same]
                 self._rest = ""
                 return
 
-    def _helps(self, agreed: int, patch: Patch | None, *, forward: bool) -> int:
-        """Whether both agree in more with other lines, or in all; :data:`.rewrites.UNTRIED` before Python 3.11."""
-        if patch is None or sys.version_info < (3, 11):
-            return UNTRIED if patch is not None else 0
+    def _helps(
+        self, agreed: int, behind: dict[Patch | Remade | None, Behind], change: Patch | Remade | None, *, forward: bool
+    ) -> int:
+        """Whether both agree in more with other lines or another layer, or in all; :data:`.rewrites.UNTRIED` if that is not known.
+
+        Into ``behind`` goes what differs then.
+        """
+        if change is None or change in self._refused:
+            return 0
+        if sys.version_info < (3, 11):
+            return UNTRIED
         try:
-            with in_place({patch.file: patch.apply("".join(linecache.getlines(patch.file)))}) as changed:
-                if not changed:  # one of several functions of a name, which cannot be told apart
+            with self._with(change) as changed:
+                if not changed:  # one of several functions of a name, which cannot be told apart; a layer's arguments
                     return UNTRIED
-                outcome = self._run_mended()
+                outcome = self._run_mended({key: values for key, values in self._forced.items() if key not in self._idle})
         except Exception as error:  # whatever the changed line raises
             let_pass(error)
+            self._refused.add(change)
             return 0
         matching = Matching(self._original.trace, outcome.trace, self._tolerance)
         after = _agreeing(matching, self._original, outcome)
+        rest = after > agreed and self._agreement.breach(outcome, forward=forward)
+        if rest:
+            left = _first_remaining(matching, self._mapping, self._original, outcome, forward=forward)
+            behind[change] = _key(left) if left is not None else ""
         outcome.trace.forget()
-        return 0 if after <= agreed else 1 if self._agreement.breach(outcome, forward=forward) else _MENDS
+        if after <= agreed:
+            self._refused.add(change)
+            return 0
+        return 1 if rest else MENDS
+
+    def _with(self, change: Patch | Remade) -> contextlib.AbstractContextManager[int]:
+        if isinstance(change, Patch):
+            return in_place({change.file: change.apply("".join(linecache.getlines(change.file)))})
+        return remade(self._sides[1].wide_model(), change)
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
         """Where the port's gradient goes back, and the original's graph ends."""
@@ -442,11 +481,11 @@ class _MistakeSearch:
     def _mend(self) -> None:
         """Run the port with the original's values where it was mended, and with its tables."""
         self._port.trace.forget()
-        self._port = self._run_mended()
+        self._port = self._run_mended(self._forced)
 
-    def _run_mended(self) -> RunOutcome:
+    def _run_mended(self, values: dict[Key, Sequence[torch.Tensor | None]]) -> RunOutcome:
         tables = self._tables or Exchange()
-        forced = {**tables.calls, **self._forced}
+        forced = {**tables.calls, **values}
         capturing = functools.partial(Capture, forced=forced, tables=tables.constants, attributes=self._attributes)
         return self._sides[1].run_wide(capturing)
 
@@ -524,6 +563,14 @@ class _MistakeSearch:
             return False  # it was mended, and did not help
         self._forced[node.key] = values
         return True
+
+
+Behind = tuple[Cause, Key | None] | str  # what tells the next difference from others; "": one that no call shows
+
+
+def _key(difference: CallDifference) -> Behind:
+    call = difference.original or difference.port
+    return difference.cause, None if call is None else call.key
 
 
 def _agreeing(matching: Matching, original: RunOutcome, port: RunOutcome) -> int:

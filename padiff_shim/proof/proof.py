@@ -123,7 +123,7 @@ class ProofAnswer(Presented):
                 return [tr(_AGAIN)]
             if first.fix is not None and first.fix.text:
                 return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
-            return [tr("correct {line}, then prove again", line=line)]
+            return [tr("no change is known that mends it: correct {line}, then prove again", line=line)]
         if self.verdict:
             return [*map(tr, self._views())]
         return [tr(self._equal_weights if self.verdict is ProofVerdict.WEIGHTS_DIFFER else _AGAIN)]

@@ -25,6 +25,7 @@ from .bits.words import UNTRANSLATED, CallWords, Untranslatable, literal
 from .causes import CallDifference
 from .expressions import Rewrite, ValueSource, argument_node, argument_source, both, names_in, source_of_value
 from .findings import Cause
+from .fixes import Remade
 from .match import Matching, kind
 from .plans import Defined
 from .trace import Key, Trace, TraceCall, TraceOperand, Value, numbers, sources
@@ -42,7 +43,8 @@ class Evidence:
         tied: whether a weight is one tensor in one program and several in the other.
         defined: ops that Paddle defines differently from Torch for their operands, by name.
         answering: opens what the port's calls run in, while the search goes on.
-        helps: whether both programs agree in more with other lines of the port, which runs with them: 1, or 2 if they then agree.
+        helps: whether both programs agree in more with other lines of the port, which runs with them, or with a layer that is
+            made otherwise: 1, or 2 if they then agree.
     """
 
     original: Trace = field(default_factory=Trace)
@@ -53,7 +55,7 @@ class Evidence:
     tied: bool = False
     defined: Mapping[str, Defined] = field(default_factory=dict)
     answering: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
-    helps: Callable[[Patch | None], int] = lambda _: 0
+    helps: Callable[[Patch | Remade | None], int] = lambda _: 0
 
 
 class PortWords(CallWords):
@@ -202,7 +204,6 @@ _NOISE = {
     **dict.fromkeys(("uniform", "rand", "rand_like"), "paddle.rand"),
 }
 _TURNED_TWICE = re.compile(r"(\.transpose\(\[(?:0, 2, 1|0, 1, 3, 2|1, 0)\]\))\1")  # the last two axes
-_PART = re.compile(r"\[[^\]]*\d")  # of a tensor, or a table of numbers
 _DRAWN = re.compile(r"F\.dropout\(|paddle\.randn?\(")  # other numbers each time
 _COUNTED = re.compile(r"\barange\((\d+)\)")
 
@@ -275,15 +276,8 @@ def rewrites_of(difference: CallDifference, evidence: Evidence) -> Iterator[Rewr
     """The changes of the port's lines that may mend a difference."""
     for way in (*_WAYS.get(difference.cause, ()), _with_arguments, _with_result, _with_reader):
         rewrite = way(difference, evidence)
-        if rewrite is not None and rewrite.patch() is not None and not _of_one_turn(rewrite, difference, evidence.port):
+        if rewrite is not None and rewrite.patch() is not None:
             yield rewrite
-
-
-def _of_one_turn(rewrite: Rewrite, difference: CallDifference, port: Trace) -> bool:
-    """Whether a line runs several times, and the change takes a part by a number, which is another each time."""
-    call = None if difference.port is None else difference.port.api
-    turns = {node.api for node in port.nodes if call and node.api and node.api.place == call.place and not node.backward}
-    return len(turns) > 1 and any(_PART.search(edit.text) for edit in rewrite.edits)
 
 
 def _with_missing(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
@@ -370,10 +364,23 @@ def _with_another_layer(difference: CallDifference, evidence: Evidence) -> Rewri
     return Rewrite.of(port.api.file, [(node.func, f"self.{there[2]}")]) if beside else None
 
 
+def _with_operands_of_maker(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
+    """What a call in front reads otherwise than the original's call of its kind, whose results both go on with."""
+    original, port, matching = difference.original, difference.port, evidence.matching
+    if original is None or port is None or matching is None:
+        return None
+    for operand, other in zip(original.operands, port.operands):
+        here, there = operand.value.node, other.value.node
+        if here and there and kind(here) == kind(there) and not matching.same(operand.value, other.value):
+            return _with_arguments(replace(difference, original=here, port=there), evidence)
+    return None
+
+
 _WAYS: dict[Cause, tuple[Callable[[CallDifference, Evidence], Rewrite | None], ...]] = {
     Cause.MISSING: (_with_missing,),
     Cause.EXTRA: (_without_extra,),
     Cause.WEIGHT: (_with_another_layer,),
+    Cause.OPERAND: (_with_operands_of_maker,),
 }
 
 
@@ -418,12 +425,13 @@ def _is_read_as(value: Value, operand: Value) -> bool:
         return False
 
 
+MENDS = 2  # the answer of :attr:`Evidence.helps` where both agree with the change
 UNTRIED = 3  # the answer of :attr:`Evidence.helps` where lines cannot be exchanged
 _OTHERWISE = {ast.Gt: ">=", ast.GtE: ">", ast.Lt: "<=", ast.LtE: "<"}  # about equal numbers
 
 
 def with_other_comparison(difference: CallDifference, evidence: Evidence) -> CallDifference | None:
-    """The comparison that a wrong mask comes from, where it may take equal numbers otherwise than the original's.
+    """The comparison that a wrong mask comes from, where it takes equal numbers otherwise than the original does.
 
     Paddle compares unseen: it is looked for in the expressions of the call that reads the mask.
     """
@@ -439,20 +447,24 @@ def with_other_comparison(difference: CallDifference, evidence: Evidence) -> Cal
         waiting += [operand.value.maker for operand in maker.operands] if maker is not None else []
     wrong = [operand.value for operand in port.operands if not matching.is_matched(operand.value)]
     read = [node for own, _, node in tensor_arguments(port.api) if any(_is_read_as(own, value) for value in wrong)]
-    function, names = ValueSource(port.api.file, read[0], "").function if read and compared else None, set[str]()
-    while read and function is not None and compared is not None:
+    function, names = ValueSource(port.api.file, read[0], "").function if read else None, set[str]()
+    while read and function is not None:
         for node in ast.walk(read.pop(0)):
             if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OTHERWISE:
                 number = node.comparators[0]
-                if isinstance(number, ast.Constant) and compared.attributes.get("other", number.value) != number.value:
+                if compared and isinstance(number, ast.Constant) and compared.attributes.get("other", number.value) != number.value:
                     return None  # the number is another
                 own, wanted = ast.unparse(node), f"{ast.unparse(node.left)} {_OTHERWISE[type(node.ops[0])]} "
                 wanted += ast.unparse(node.comparators[0])
-                text = tr("{own}, where the original compares as {wanted}", own=own, wanted=wanted)
-                sites = compared.site, port.site._replace(line=node.lineno)
-                changed = replace(difference, cause=Cause.OTHER_OP, text=text, original=compared, sites=sites, spelled=own)
                 rewrite = Rewrite.of(port.api.file, [(node, wanted)])
-                return replace(changed, rewrite=rewrite) if 0 < evidence.helps(rewrite.patch()) < UNTRIED else None
+                if not 0 < evidence.helps(rewrite.patch()) < UNTRIED:
+                    return None
+                text = tr("{own}, where the original has what {wanted} gives", own=own, wanted=wanted)
+                sites = (compared or original).site, port.site._replace(line=node.lineno)
+                changed = replace(
+                    difference, cause=Cause.OTHER_OP, text=text, original=compared or original, sites=sites, spelled=own
+                )
+                return replace(changed, rewrite=rewrite)
             if isinstance(node, ast.Name) and node.id not in names:
                 names.add(node.id)
                 assigns = [part for part in ast.walk(function) if isinstance(part, ast.Assign)]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +31,30 @@ from .causes import (
     role,
     unlike_attributes,
 )
-from .expressions import Rewrite, ValueSource, argument_source, both, registered, reordered_source, with_arguments
+from .expressions import (
+    Rewrite,
+    ValueSource,
+    argument_source,
+    both,
+    names_at,
+    names_of_parts,
+    registered,
+    reordered_source,
+    with_arguments,
+)
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
-from .match import Matching, depends_on, kind
-from .rewrites import Evidence, is_one, layer_of, rewrites_of, same_numbers, tensor_arguments, transposed, with_other_comparison
+from .match import Matching, depends_on, kind, roots, wrong_calls
+from .rewrites import (
+    MENDS,
+    Evidence,
+    is_one,
+    layer_of,
+    rewrites_of,
+    same_numbers,
+    tensor_arguments,
+    transposed,
+    with_other_comparison,
+)
 from .trace import Key, Model, Trace, TraceCall, Value
 
 Differences = list[CallDifference]
@@ -98,71 +119,101 @@ def _is_turned(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tens
     return bool(mixed.any()) and bool((original_drops == shown)[mixed].all()) and bool((port_drops == ~shown)[mixed].all())
 
 
+def unpacked_otherwise(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces a difference by the order of the names that a line gives to the parts of one call, if that explains all."""
+    difference, matching, port = differences[-1], evidence.matching, differences[-1].port
+    if matching is None or port is None or difference.backward:
+        return differences
+    near = [matching.of_first[value] for value in difference.taken or () if value in matching.of_first]
+    near += itertools.islice(_behind(port), _NEAR)
+    partners = [matching.of_second[value].node for value in near if matching.is_matched(value)]
+    beside = [names_at(node.site) for node in partners if node is not None]
+    known, places = 0, dict[tuple[Any, ...], set[int]]()  # a file and names of its; which of their parts are near
+    for value in near:
+        names, at = names_of_parts(value)
+        if len(names) > 1 and value.node is not None and value.node.api is not None:
+            places.setdefault((value.node.api.file, *names), set()).add(at)
+    for (file, *names), read in places.items():
+        own = [ast.unparse(name) for name in names]
+        if own in beside:
+            continue  # the original gives them the same names: their readers are wrong
+        pairs = sorted(itertools.combinations(range(len(own)), 2), key=lambda pair: -len(read.intersection(pair)))[:_MOST_TRIED]
+        orders = [[own[{here: there, there: here}.get(at, at)] for at in range(len(own))] for here, there in pairs]
+        every = [list(order) for order in itertools.permutations(own)] if len(own) <= _MOST_PARTS and not evidence.mended else []
+        for tried, order in enumerate([*orders, *(order for order in every if order not in (own, *orders))]):
+            if tried == len(orders) and not known:
+                break
+            rewrite = Rewrite.of(file, zip(names, order))
+            known |= (helps := evidence.helps(rewrite.patch()))
+            if helps == MENDS:
+                text = tr("{names} take the parts in another order than the original", names=", ".join(own))
+                site = port.site._replace(file=file, line=names[0].lineno)
+                sites = difference.original.site if difference.original else site, site
+                return [replace(difference, cause=Cause.SWAPPED, text=text, sites=sites, rewrite=rewrite)]
+    return differences
+
+
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
     """Replaces a difference by the arguments with which a call of Paddle's API, there or in front, gives what the original has."""
     difference = differences[-1]
-    if (
-        evidence.matching is None
-        or evidence.answering is None
-        or difference.backward
-        or difference.cause is Cause.WEIGHT
-        or difference.write
-        or difference.rewrite
-    ):
+    original, matching = difference.original, evidence.matching
+    settled = difference.write or difference.rewrite or difference.backward or difference.cause is Cause.WEIGHT
+    if matching is None or evidence.answering is None or settled:
         return differences
-    original, port, matching = difference.original, difference.port, evidence.matching
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
     values = evidence.original.values()
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
-    if difference.cause is Cause.EXTRA and original is not None:  # without the call its reader reads what the original's reads
-        mended += [operand.tensor for operand in original.operands if operand.value.node is not None]
-    if difference.cause is Cause.ORDER and original is not None:
-        mended += [operand.tensor for operand in original.operands]
-
-    with evidence.answering():
-        for api, nodes in _calls_of_api(difference, evidence):
-            if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:
-                continue
-            if difference.arranged is not None and {"perm", "shape"} & api.arguments.keys():
-                continue  # its steps are another rule's
-            own = [value for node in nodes for value in node.results]
-            within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
-            lacking = [value for value in values if value not in matching.of_first]
-
-            def wanted(result: torch.Tensor, own: Sequence[Value] = own, lacking: Sequence[Value] = lacking) -> bool:
-                """Whether a result is a value of the original that the port lacks; other than its own in another order."""
-                made = Value(result)
-                if (
-                    difference.mend is None
-                    and original is not None
-                    and port is not None
-                    and matching.same(original.result, port.result)
-                ):
-                    expected = original.result.tensor
-                    shape_alone = matching.in_order(original.result, expected, port.result.tensor)
-                    alike = matching.same(original.result, made) and matching.in_order(original.result, expected, result)
-                    return alike and (not shape_alone or result.shape == expected.shape)
-                several = made.ends[0] != made.ends[1] or not made.ends[0].is_integer()  # many calls give a whole number
-                partners = [value for value in lacking if several and matching.same(value, made)]
-                if any(matching.in_order(value, value.tensor, result) for value in partners):
-                    return True
-                moved = any(same_numbers(value.sorted, made.sorted) for value in own)
-                return (bool(partners) and not moved) or any(same_numbers(tensor, result) for tensor in mended)
-
-            causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
-            answer = explained_by_arguments(api, nodes, original, beside, wanted, **causes)
+    if original is not None and difference.cause in (Cause.EXTRA, Cause.ORDER):  # without a call too many its reader reads these
+        every = difference.cause is Cause.ORDER
+        mended += [operand.tensor for operand in original.operands if every or operand.value.node is not None]
+    causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
+    for api, nodes in _calls_of_api(difference, evidence):
+        if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:
+            continue
+        if difference.arranged is not None and {"perm", "shape"} & api.arguments.keys():
+            continue  # its steps are another rule's
+        own = [value for node in nodes for value in node.results]
+        within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
+        lacking = [value for value in values if value not in matching.of_first]
+        fits = functools.partial(_is_wanted, difference, matching, own, mended, lacking)
+        with evidence.answering():
+            answer = explained_by_arguments(api, nodes, original, beside, fits, **causes)
             if answer is None and (hidden := [value for value in values if matching.of_first.get(value) in within]):
-                answer = explained_by_arguments(
-                    api, nodes, original, beside, functools.partial(wanted, lacking=[*lacking, *hidden]), **causes
-                )
-            if answer is not None and evidence.training and difference.cause in _OF_CALLS and answer.changes == {"training": False}:
-                return differences  # a dropout too many, or elsewhere
-            if answer is not None and all(  # the line says what it hands over where a tensor is to be another
-                not isinstance(value, Constant) or api.arguments[name] is None or argument_source(api, name) is not None
-                for name, value in answer.changes.items()
-            ):
-                return [*differences[:-1], _of_arguments(difference, answer, nodes)]
+                fits = functools.partial(_is_wanted, difference, matching, own, mended, [*lacking, *hidden])
+                answer = explained_by_arguments(api, nodes, original, beside, fits, **causes)
+        if answer is not None and evidence.training and difference.cause in _OF_CALLS and answer.changes == {"training": False}:
+            return differences  # a dropout too many, or elsewhere
+        untold = any(  # the line does not say what it hands over where a tensor is to be another
+            isinstance(value, Constant) and api.arguments[name] is not None and argument_source(api, name) is None
+            for name, value in (answer.changes.items() if answer is not None else ())
+        )
+        other = None if answer is None or untold else _of_arguments(difference, answer, nodes)
+        if other is not None and evidence.helps(other.change()):
+            return [*differences[:-1], other]
     return differences
+
+
+def _is_wanted(
+    difference: CallDifference,
+    matching: Matching,
+    own: Sequence[Value],
+    mended: Sequence[torch.Tensor],
+    lacking: Sequence[Value],
+    result: torch.Tensor,
+) -> bool:
+    """Whether a call's result is a value of the original that the port lacks; other than its own in another order."""
+    made, original, port = Value(result), difference.original, difference.port
+    if difference.mend is None and original is not None and port is not None and matching.same(original.result, port.result):
+        expected = original.result.tensor
+        shape_alone = matching.in_order(original.result, expected, port.result.tensor)
+        alike = matching.same(original.result, made) and matching.in_order(original.result, expected, result)
+        return alike and (not shape_alone or result.shape == expected.shape)
+    several = made.ends[0] != made.ends[1] or not made.ends[0].is_integer()  # many calls give a whole number
+    partners = [value for value in lacking if several and matching.same(value, made)]
+    if any(matching.in_order(value, value.tensor, result) for value in partners):
+        return True
+    moved = any(same_numbers(value.sorted, made.sorted) for value in own)
+    return (bool(partners) and not moved) or any(same_numbers(tensor, result) for tensor in mended)
 
 
 def attention_scales(differences: Differences, evidence: Evidence) -> Differences:
@@ -188,9 +239,9 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
             turned, factor = True, _factor(expected, own.mT.reshape(expected.shape))
         if factor is None or (abs(factor - 1.0) < 1e-6 and not turned):
             continue
-        scores = (own.mT if turned else own) / factor
+        scores, calls = (own.mT if turned else own) / factor, [value.node for value in _behind(node) if value.node is not None]
         mend = (node, [torch.softmax(scores, node.attributes["dim"])])
-        if turned and (product := _behind(node, lambda call: kind(call) == "product")) is not None:
+        if turned and (product := next((call for call in calls if kind(call) == "product"), None)) is not None:
             turned_product = replace(difference, cause=Cause.SWAPPED, original=original, port=product, mend=mend)
             return [*differences[:-1], replace(turned_product, rewrite=transposed(product.api))]
         text = tr(
@@ -199,7 +250,8 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
             own=wanted * factor,
             wanted=wanted,
         )
-        scaling = _behind(node, lambda call: call.api is not None and call.api.symbol in ("*", "/") and "other" in call.attributes)
+        numbers = (call for call in calls if call.api is not None and "other" in call.attributes)
+        scaling = next((call for call in numbers if call.api.symbol in ("*", "/")), None)
         if scaling is not None and scaling.api is not None:
             number = scaling.attributes["other"]
             number = as_read(number / factor if scaling.api.symbol == "*" else number * factor)
@@ -219,17 +271,15 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
     return differences
 
 
-def _behind(node: TraceCall, wanted: Callable[[TraceCall], bool]) -> TraceCall | None:
-    """The nearest call behind one that is of a kind."""
-    waiting, seen = [operand.value.node for operand in node.operands], set[Key]()
+def _behind(node: TraceCall) -> Iterator[Value]:
+    """The results of calls behind one, the nearest first."""
+    waiting, seen = [operand.value for operand in node.operands], set[Value]()
     while waiting:
-        call = waiting.pop(0)
-        if call is not None and call.key not in seen:
-            if wanted(call):
-                return call
-            seen.add(call.key)
-            waiting += [operand.value.node for operand in call.operands]
-    return None
+        value = waiting.pop(0)
+        if value.node is not None and value not in seen:
+            yield value
+            seen.add(value)
+            waiting += [operand.value for operand in value.node.operands]
 
 
 def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, float]:
@@ -324,6 +374,9 @@ def rearranged_operands(differences: Differences, evidence: Evidence) -> Differe
 
 
 _MOST_TRIED = 8  # changes of lines, each a run of the port
+_MOST_PARTS = 4  # of one call, in whose orders names are tried
+_NEAR = 8  # values behind a call, among which the parts of another call are looked for
+_ROOTS = 3  # calls with which a wrong value begins
 
 
 def other_expressions(differences: Differences, evidence: Evidence) -> Differences:
@@ -373,6 +426,9 @@ def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[
     if port is None:
         return []
     made = [port, *(operand.value.node for operand in port.operands if operand.value.node is not None)]
+    if (matching := evidence.matching) is not None:  # what is wrong may begin further in front
+        wrong = [operand.value for operand in port.operands if not matching.is_matched(operand.value)]
+        made += roots(wrong_calls(wrong, matching.is_matched), matching.is_matched)[:_ROOTS]
     if difference.cause is Cause.ORDER:
         made += [node for node in evidence.port.repeats if any(is_one(node.result.tensor, other.tensor) for other in port.operands)]
     if difference.mend is not None:
@@ -403,7 +459,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
     if changes.get("training") is False and place is not None and "self" in place[0].co_varnames:
         changes = {**changes, "training": _OwnMode()}
     written, names = write(answer.call, changes), [value for value in changes.values() if isinstance(value, Name)]
-    if len(names) > 1 or (names and str(names[0]).startswith("[")):
+    if len(names) > 1 or (names and names[0].startswith("[") and not isinstance(next(iter(answer.changes.values()))[0], int)):
         name = answer.call.symbol or answer.call.name
         cause, text = Cause.SWAPPED, tr("the operands of {call} are exchanged (write {write})", call=name, write=written)
     else:
@@ -424,7 +480,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         write=written,
         arguments=tuple(changes),
         whole=whole,
-        rewrite=with_arguments(answer.call, _texts(answer.call, changes)),
+        rewrite=with_arguments(answer.call, {name: _text(name, value) for name, value in changes.items()}),
         spelled="" if answer.call.symbol or cause is not Cause.ATTRIBUTE else f"{answer.call.name}({', '.join(own)})",
     )
 
@@ -436,11 +492,8 @@ class _OwnMode:
         return "self.training"
 
 
-def _texts(call: ApiCall, changes: Mapping[str, Any]) -> dict[str, str]:
-    """An operator's operands, or an index, as a program writes them; none of a function, whose arguments have names."""
-    if call.symbol.startswith("[]"):
-        return {name: shown_item(value) if name == "item" else shown(value) for name, value in changes.items()}
-    return {name: shown(value) for name, value in changes.items()} if call.symbol else {}
+def _text(name: str, value: Any) -> str:
+    return shown_item(value) if name == "item" else shown(value)
 
 
 def _own_text(call: ApiCall, name: str) -> str:
@@ -453,7 +506,11 @@ def _source(call: ApiCall, name: str, value: Any) -> Any:
     """An argument as the port's line has it, where it is one or several of the call's operands."""
     if isinstance(value, Name):
         return argument_source(call, value) or value
-    own = call.arguments.get(name)
+    own: Any = call.arguments.get(name)
+    whole = isinstance(own, list) and isinstance(value, list) and all(type(part) is int for part in (*own, *value))
+    if whole and value != own and sorted(value) == sorted(own):
+        text = reordered_source(call, name, [own.index(part) for part in value])
+        return text if not call.layers and any(isinstance(part, ast.Name) for part in ast.walk(ast.parse(text))) else value
     if isinstance(own, (list, tuple)) and type(value) is type(own) and any(hasattr(part, "stop_gradient") for part in own):
         order = [next(at for at, other in enumerate(own) if other is part) for part in value]
         return reordered_source(call, name, order)
@@ -468,7 +525,7 @@ def _against(call: ApiCall, name: str, wanted: Any, unlike: Mapping[str, Any]) -
     own = call.arguments[name]
     if not isinstance(wanted, Name) and hasattr(own, "stop_gradient"):
         own = Name(_own_text(call, name))
-    if isinstance(wanted, Name):  # by the name of the argument that it is
+    if isinstance(wanted, Name) and not wanted.startswith("["):  # by the name of the argument that it is
         own = next((Name(other) for other, tensor in call.arguments.items() if tensor is own and other != name), Name("..."))
     other = shown(wanted) if torchs == name else f"{torchs}={shown(value)}"
     note = _NOTES.get((call.name, name), "")
@@ -733,7 +790,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 # While both runs hold their numbers each difference is looked at at once; in the end all of them are.
 RULES_OF_A_SEARCH = (
-    *(turned_masks, attention_scales, repeated_otherwise, rearranged_operands),
+    *(turned_masks, attention_scales, unpacked_otherwise, repeated_otherwise, rearranged_operands),
     *(exchanged_arguments, rearrangements, other_expressions, held_otherwise),
 )
 RULES = (

@@ -261,7 +261,7 @@ WRONG = {
         "F.interpolate",
         "another attribute: mode='bilinear'",
     ),
-    "diffusion: scale and shift": ("scale, shift =", "shift, scale =", "scale + 1", "another operand"),
+    "diffusion: scale and shift": ("scale, shift =", "shift, scale =", "shift, scale =", "operands swapped"),
     "perceiver: of the queries": (
         "self.self_attention(h, h)",
         "self.self_attention(h, x)",
@@ -278,7 +278,7 @@ WRONG = {
         "[self.dilation, 0]",
         "[0, self.dilation]",
         "F.pad",
-        "another attribute: pad=[0, 1] against [1, 0] (write pad=[1, 0]) (in 6 layers)",
+        "another attribute: pad=[0, 1] against [self.dilation, 0] (write pad=[self.dilation, 0]) (in 6 layers)",
     ),
     "wavenet: shifted": ("logits[:, :, :-1]", "logits[:, :, 1:]", "logits[:, :, 1:]", "write [:, :, :-1]"),
     "resnext: momentum": (
@@ -297,8 +297,8 @@ WRONG = {
     "perceiver: keys and values": (
         "k, v = self.kv",
         "v, k = self.kv",
-        "scores = ",
-        "the second operand comes from split (line 26), in the original from split (line 25), and the other way round at line 29",
+        "v, k = self.kv",
+        "operands swapped: v, k take the parts",
     ),
     "perceiver: gelu of the other": (
         "x * F.gelu(gate)",
