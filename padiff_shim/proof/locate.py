@@ -426,15 +426,15 @@ class _MistakeSearch:
             return 0
         matching = Matching(self._original.trace, outcome.trace, self._tolerance)
         after = _agreeing(matching, self._original, outcome)
-        rest = after > agreed and self._agreement.breach(outcome, forward=forward)
-        if rest:
+        rest = self._agreement.breach(outcome, forward=forward) or agreement_module.shapes_differ(self._original, outcome)
+        helps = after > agreed or not rest  # a call that no trace shows may mend all
+        if helps and rest:
             left = _first_remaining(matching, self._mapping, self._original, outcome, forward=forward)
             behind[change] = _key(left) if left is not None else ""
         outcome.trace.forget()
-        if after <= agreed:
+        if not helps:
             self._refused.add(change)
-            return 0
-        return 1 if rest else MENDS
+        return 0 if not helps else 1 if rest else MENDS
 
     def _with(self, change: Patch | Remade) -> contextlib.AbstractContextManager[int]:
         if isinstance(change, Patch):

@@ -134,7 +134,7 @@ WRONG = {
         "self.conv(",
         "comes from result 2 of split (",
     ),
-    "ssm: parts exchanged": ("dt, B, C = ", "dt, C, B = ", "dBx = ", "comes from result 3 of split_with_sizes"),
+    "ssm: parts exchanged": ("dt, B, C = ", "dt, C, B = ", "dt, C, B = ", "dt, C, B take the parts"),
     "ssm: another end": (ALONG, "[..., 3:]", "[..., 3:]", "write [..., :7]"),
     "ssm: normed residual": (
         "return u + ",
