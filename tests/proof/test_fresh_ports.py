@@ -131,8 +131,8 @@ WRONG = {
     "ssm: halves exchanged": (
         "x, z = ",
         "z, x = ",
-        "self.conv(",
-        "comes from result 2 of split (",
+        "z, x = ",
+        "z, x take the parts",
     ),
     "ssm: parts exchanged": ("dt, B, C = ", "dt, C, B = ", "dt, C, B = ", "dt, C, B take the parts"),
     "ssm: another end": (ALONG, "[..., 3:]", "[..., 3:]", "write [..., :7]"),
