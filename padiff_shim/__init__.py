@@ -26,7 +26,6 @@ _EXPORTS = {  # what there is, and the module that has it
         "modes.compare": "compare CompareMode",
         "runs.compare_run": "CompareRun load",
         "runlog.calls": "Call",
-        "runs.reference_run": "load_reference",
         "runlog.reader": "LogError",
         "weights.transfer": "transfer_weights",
         "questions.auto_diff": "auto_diff",
@@ -97,7 +96,6 @@ if TYPE_CHECKING:
     from .runs.compare_run import load as load
     from .runs.gate import Gate as Gate
     from .runs.gate import gate as gate
-    from .runs.reference_run import load_reference as load_reference
     from .runs.run import Run as Run
     from .table.op import Entry as Entry
     from .table.op import Op as Op

@@ -10,8 +10,7 @@ import click
 from ..errors import ArgumentError, PadiffShimError
 from ..present.text import Screen
 from ..runlog.calls import Call
-from ..runs.compare_run import CompareRun, load
-from ..runs.reference_run import load_any
+from ..runs.compare_run import CompareRun, load, loaded
 from ..text import marked, tr
 from . import output
 from .main import FINE, NO
@@ -62,11 +61,11 @@ def command(
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed. --repro
     writes one call's difference as a script that does without this library."""
     if saved:
-        return _listed(load(folder))
+        return _listed(loaded(folder))
     if call is None:
-        output.answer(load_any(folder), **files, always=False)
+        output.answer(load(folder), **files, always=False)
         return FINE
-    run = load(folder)
+    run = loaded(folder)
     chosen = _chosen(run, call)
     path = run.repro(chosen, script if script is not None else f"repro-{call}.py")
     _say(tr("{path} written: {call}", path=path, call=chosen if isinstance(chosen, Call) else run.calls[chosen]))

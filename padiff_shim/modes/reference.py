@@ -62,7 +62,7 @@ def reference(
             ``"torch"``: Torch's kernel, with results and gradients in the dtype that Paddle documents; the run counts these calls
             apart. ``"paddle"``: Paddle's error, as natively.
         log: folder in which the run is kept when the mode closes, a file for each process (``padiff-shim log`` and
-            :func:`padiff_shim.load_reference` read it).
+            :func:`padiff_shim.load` read it).
         profile: note the layer, line and time of every call, so that ``run.save("run.html")`` shows coverage by layer and where the
             time went. It changes no bit, and costs some microseconds a call (docs/run.md).
         compare: run Paddle's kernels beside the others and judge both: the same as :func:`padiff_shim.compare`.

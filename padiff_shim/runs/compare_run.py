@@ -17,12 +17,12 @@ from ..present.annotations import Finding
 from ..present.document import Document, version_words
 from ..progress import Waiting
 from ..report import compare, compare_page
-from ..runlog import compare_logs, inputs
+from ..runlog import compare_logs, inputs, reference_log
 from ..runlog.calls import Call, Calls
 from ..runlog.compare_logs import Reading
 from ..runlog.counts import KEPT, Counts, GroupCounts, LineFinding, listed
 from ..runlog.encoding import encode
-from ..runlog.events import SCHEMA
+from ..runlog.events import SCHEMA, JsonTable
 from ..runlog.reader import LogError
 from ..runlog.recorder import INPUTS, Recorder
 from ..runlog.replicas import Replicas, replicas
@@ -388,15 +388,18 @@ def _no_records(name: str, logged: Iterable[str]) -> Exception | None:
     return None if name in declared else unknown(tr("op"), name, map(shown, declared.union(logged)), OPS_LISTED)
 
 
-def load(folder: str | os.PathLike[str]) -> CompareRun:
+def load(folder: str | os.PathLike[str]) -> Run:
     """The run whose log lies in ``folder``, as far as it is written now; several processes of it are read as one.
 
     Every line is checked. Lines that are no record and files without a header are passed over; a warning says how many lines were
     lost and which, and stays in ``run.warnings``. If the folder holds several runs, one after the other, the last is read, and a
     warning names the others.
 
+    Returns:
+        A :class:`CompareRun`, or the :class:`Run` of a reference mode.
+
     Raises:
-        LogError: the folder does not exist, has no log, or none that can be read.
+        LogError: the folder does not exist, has no log, or none that can be read; or it has logs of both modes.
 
     >>> import paddle, padiff_shim, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -405,7 +408,38 @@ def load(folder: str | os.PathLike[str]) -> CompareRun:
     >>> padiff_shim.load(folder).verdicts
     {'EQUAL': 1}
     """
-    return loaded(folder)
+    place = compare_logs.absolute(folder)
+    references = reference_log.files(place) if place.is_dir() else []
+    if references and compare_logs.files(place):
+        raise LogError(
+            "{folder} holds logs of comparisons and of reference runs: put them into folders of their own",
+            folder=os.fspath(folder),
+        )
+    return _reference(place, references) if references else loaded(folder)
+
+
+def _reference(place: Path, paths: Sequence[Path]) -> Run:
+    """The reference run of these logs of a folder."""
+    logs: dict[Path, JsonTable] = {}
+    refusals: list[LogError] = []
+    for path in paths:
+        try:
+            logs[path] = reference_log.read(path)
+        except LogError as error:
+            refusals.append(error)
+    if not logs:
+        raise refusals[0]
+    last, earlier = reference_log.last_of(place, logs)
+    first = logs[last[0]]
+    run = Run(first.get("backend") or "torch", first.get("linear_layout") or "contiguous")
+    for path in last:
+        run.add(logs[path])
+        if remark := reference_log.unfinished(path, logs[path]):
+            run.warn(remark)
+    for complaint in filter(None, [earlier, *(f"left out: {error}" for error in refusals)]):
+        run.warn(complaint)
+        warnings.warn(shown(complaint, SENTENCE), RuntimeWarning, stacklevel=3)
+    return run
 
 
 def loaded(folder: str | os.PathLike[str], each: Callable[[Mapping[str, Any]], None] | None = None) -> CompareRun:

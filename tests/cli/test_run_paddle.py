@@ -73,7 +73,7 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     files = ("--log", "log", "--html", "new/page.html", "--markdown", "notes.md", "--json", "all.json")
     status, _, err = shim("--profile", *files, "train.py", cwd=tmp_path)
     assert status == 0, err
-    run = padiff_shim.load_reference(tmp_path / "log")
+    run = padiff_shim.load(tmp_path / "log")
     assert run.substituted["matmul"] > 0
     assert (tmp_path / "notes.md").read_text() == run.markdown()
     assert json.loads((tmp_path / "all.json").read_text()) == run.to_dict()

@@ -10,7 +10,7 @@ import ranks
 from helpers import PATIENCE, ROOT
 
 import padiff_shim
-from padiff_shim.runs.reference_run import load_reference
+from padiff_shim import load
 
 pytestmark = pytest.mark.compat
 RANK = str(ROOT / "tests" / "rank_plain.py")
@@ -78,7 +78,7 @@ def test_reference_is_that_of_a_with_statement_in_the_script(tmp_path):
     assert substituted(err)["gelu"] == 6
     logs = [path.name[: len("reference-rank0")] for path in sorted((tmp_path / "log").iterdir())]
     assert logs == ["reference-rank0", "reference-rank1"]
-    assert counted == load_reference(tmp_path / "log").to_dict()["ops"]
+    assert counted == load(tmp_path / "log").to_dict()["ops"]
     assert "</html>" in (tmp_path / "page.html").read_text()
 
 

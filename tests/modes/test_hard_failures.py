@@ -74,7 +74,7 @@ def test_a_reference_run_that_is_killed_leaves_what_it_had_counted(profile, tmp_
             assert child.stdout.readline() == "ready\n"
             deadline = time.monotonic() + PATIENCE
             while time.monotonic() < deadline:
-                run = padiff_shim.load_reference(tmp_path / "log")
+                run = padiff_shim.load(tmp_path / "log")
                 if run.backward.get("tanh", 0) > 20:
                     break
                 time.sleep(0.1)

@@ -132,7 +132,7 @@ def test_nodes_of_a_backward_take_the_time_over_in_their_own_thread_alone():
 
 def test_a_log_holds_the_run(tmp_path):
     run = trained(profile=True, log=tmp_path / "log")[2]
-    read = padiff_shim.load_reference(tmp_path / "log")
+    read = padiff_shim.load(tmp_path / "log")
     assert read.to_dict() == run.to_dict()
     assert str(read) == str(run)
     assert read.markdown() == run.markdown()
@@ -145,7 +145,7 @@ def test_a_log_in_a_relative_folder_stays_where_it_was_named(tmp_path, monkeypat
     monkeypatch.chdir("elsewhere")
     with mode:
         paddle.ones([2]).exp()
-    assert padiff_shim.load_reference(tmp_path / "log").substituted == {"exp": 1}
+    assert padiff_shim.load(tmp_path / "log").substituted == {"exp": 1}
 
 
 def test_two_runs_of_a_process_have_a_log_each_and_are_added_up(tmp_path):
@@ -153,7 +153,7 @@ def test_two_runs_of_a_process_have_a_log_each_and_are_added_up(tmp_path):
         with padiff_shim.reference("torch", log=tmp_path):
             paddle.ones([2]).exp()
     assert len(reference_log.files(tmp_path)) == 2
-    run = padiff_shim.load_reference(tmp_path)
+    run = padiff_shim.load(tmp_path)
     assert (run.substituted, run.processes) == ({"exp": 2}, 2)
 
 
@@ -162,7 +162,7 @@ def test_runs_that_are_made_before_either_is_opened_have_a_log_each(tmp_path):
     for mode, op in zip(modes, ("exp", "tanh")):
         with mode:
             getattr(paddle.ones([2]), op)()
-    assert padiff_shim.load_reference(tmp_path).substituted == {"exp": 1, "tanh": 1}
+    assert padiff_shim.load(tmp_path).substituted == {"exp": 1, "tanh": 1}
 
 
 def test_a_run_that_cannot_be_kept_says_so_and_goes_on(tmp_path):
@@ -216,7 +216,7 @@ def test_what_another_thread_writes_on_the_way_does_not_undo_the_end(tmp_path, m
     run.on_the_way()
     (path,) = reference_log.files(tmp_path)
     assert reference_log.read(path)["ended"] is True
-    assert padiff_shim.load_reference(tmp_path).warnings == []
+    assert padiff_shim.load(tmp_path).warnings == []
 
 
 BROKEN = [
@@ -239,7 +239,7 @@ BROKEN = [
 def test_what_is_no_log_is_refused(content, tmp_path):
     (tmp_path / "reference-rank0-pid1.json").write_bytes(content)
     with pytest.raises(padiff_shim.LogError, match="is no log of a reference run"):
-        padiff_shim.load_reference(tmp_path)
+        padiff_shim.load(tmp_path)
 
 
 def test_beside_a_good_log_it_is_left_out_with_a_warning(tmp_path):
@@ -247,7 +247,7 @@ def test_beside_a_good_log_it_is_left_out_with_a_warning(tmp_path):
         paddle.ones([2]).exp()
     (tmp_path / "reference-rank7-pid1.json").write_text("{")
     with pytest.warns(RuntimeWarning, match="left out"):
-        run = padiff_shim.load_reference(tmp_path)
+        run = padiff_shim.load(tmp_path)
     assert run.substituted == {"exp": 1}
     assert any("left out" in warning for warning in run.warnings)
 
@@ -256,16 +256,16 @@ def test_a_log_may_hold_little(tmp_path):
     (tmp_path / "reference-rank0-pid1.json").write_text(
         json.dumps({"type": "reference", "profile": {"seconds": "inf", "places": []}})
     )
-    run = padiff_shim.load_reference(tmp_path)
+    run = padiff_shim.load(tmp_path)
     assert run.seconds == 0
     assert str(run)
 
 
 def test_a_folder_without_logs_is_named(tmp_path):
-    with pytest.raises(padiff_shim.LogError, match="holds no log of a reference run"):
-        padiff_shim.load_reference(tmp_path)
-    with pytest.raises(padiff_shim.LogError, match="cannot be read"):
-        padiff_shim.load_reference(tmp_path / "none")
+    with pytest.raises(padiff_shim.LogError, match="holds no log"):
+        padiff_shim.load(tmp_path)
+    with pytest.raises(padiff_shim.LogError, match="does not exist"):
+        padiff_shim.load(tmp_path / "none")
 
 
 def test_a_comparison_takes_no_profile():

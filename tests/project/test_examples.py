@@ -53,7 +53,7 @@ RETURNED_BY = {
     "Difference": "diff",
     "Gate": "gate",
     "Recording": "record",
-    "Run": "load_reference",
+    "Run": "load",
     "ShardedProof": "prove_sharded",
     "TreeDifference": "difference",
 }

@@ -42,7 +42,7 @@ def test_shares_of_reference_count_them_apart(tmp_path):
     account = ReferenceFigures(run.to_dict())
     assert (account.substituted, account.native, account.exact) == (1, 0, 2)
     assert run.to_dict()["ops"]["sum"]["integers"] == 1
-    assert ReferenceFigures(padiff_shim.load_reference(tmp_path).to_dict()).headline() == account.headline()
+    assert ReferenceFigures(padiff_shim.load(tmp_path).to_dict()).headline() == account.headline()
 
 
 def test_a_profile_counts_them_apart():

@@ -19,7 +19,7 @@ def test_a_log_of_a_comparison():
 
 
 def test_a_log_of_a_reference_run():
-    run = padiff_shim.load_reference(FILES / "reference")
+    run = padiff_shim.load(FILES / "reference")
     assert run.substituted["linear"] == 2
     assert run.backward["layer_norm"] == 1
     assert run.profiles
