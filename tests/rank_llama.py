@@ -30,7 +30,7 @@ for place in range(2):
 
 # What is done wrong -> kind, and layer or name, of the first difference; its reason, and what was measured.
 FAULTS = {
-    "scale": ("op", "layers.0.attn", "scale", {"factor": 0.5}),
+    "scale": ("op", "layers.0.attn", "arguments", {}),
     "reduce": ("layer", "layers.0.attn", "partial sums", {}),
     "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
     "norm": ("note", "gradient norm", "norm", {}),
