@@ -480,26 +480,16 @@ def test_a_table_in_float32_that_an_operator_reads_has_the_original_s_digits(rig
 def test_a_length_of_this_input_is_not_written():
     """The original's own ``arange`` counts the input's steps; the port's line has them already."""
 
-    class Relative(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rows, self.mix = torch.nn.Embedding(17, 4), torch.nn.Linear(4, 4)
+    def original(self, x):
+        i = torch.arange(x.shape[1])
+        return self.mix(x) + self.rows((i[:, None] - i[None]).clamp(-8, 8) + 8).sum(1)
 
-        def forward(self, x):
-            i = torch.arange(x.shape[1])
-            return self.mix(x) + self.rows((i[:, None] - i[None]).clamp(-8, 8) + 8).sum(1)
+    def port(self, x):
+        i = paddle.arange(x.shape[1])
+        d = paddle.clip(i.unsqueeze(1) - i.unsqueeze(0), -8, 8) + 8 - 1
+        return self.mix(x) + self.rows(d).sum(1)
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.rows, self.mix = paddle.nn.Embedding(17, 4), paddle.nn.Linear(4, 4)
-
-        def forward(self, x):
-            i = paddle.arange(x.shape[1])
-            d = paddle.clip(i.unsqueeze(1) - i.unsqueeze(0), -8, 8) + 8 - 1
-            return self.mix(x) + self.rows(d).sum(1)
-
-    (mistake,) = prove(Port(), Relative(), np.random.default_rng(0).standard_normal((2, 5, 4), "float32")).mistakes
+    (mistake,) = prove(*pair(port, original, rows=("Embedding", 17, 4), mix=("Linear", 4, 4)), numbers(2, 5, 4)).mistakes
     assert mistake.fix is None or "arange(5)" not in mistake.fix.text, mistake
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from test_sceptics import pair
 
 from padiff_shim import prove
 from padiff_shim.proof.findings import Cause
@@ -605,27 +606,17 @@ def test_statistics_that_are_written_once_more_in_a_backward_are_told_so(again):
 
 
 def test_an_end_in_a_loop_is_one_finding():
-    class Cell(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a = torch.nn.Linear(4, 4)
+    def original(self, x):
+        h = x
+        for _ in range(4):
+            h = torch.tanh(x + self.a(h))
+        return h
 
-        def forward(self, x):
-            h = x
-            for _ in range(4):
-                h = torch.tanh(x + self.a(h))
-            return h
+    def port(self, x):
+        h = x
+        for _ in range(4):
+            h = paddle.tanh(x + self.a(h.detach()))
+        return h
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.a = paddle.nn.Linear(4, 4)
-
-        def forward(self, x):
-            h = x
-            for _ in range(4):
-                h = paddle.tanh(x + self.a(h.detach()))
-            return h
-
-    (mistake,) = prove(Port(), Cell(), INPUTS).mistakes
-    assert (mistake.cause, mistake.paddle.line) == (Cause.GRAPH_ENDS, Port.forward.__code__.co_firstlineno + 3)
+    (mistake,) = prove(*pair(port, original, a=("Linear", 4, 4)), INPUTS).mistakes
+    assert (mistake.cause, mistake.paddle.line) == (Cause.GRAPH_ENDS, port.__code__.co_firstlineno + 3)
