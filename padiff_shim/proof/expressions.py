@@ -235,6 +235,11 @@ class ValueSource(NamedTuple):
     name: str
 
     @property
+    def parent(self) -> Any:
+        """The node in which the expression stands."""
+        return _parents(self.file).get(self.node)
+
+    @property
     def function(self) -> ast.FunctionDef | None:
         """The function in which it stands."""
         node: Any = self.node

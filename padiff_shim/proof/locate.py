@@ -362,7 +362,8 @@ class _MistakeSearch:
             self._differences.append(difference)
             self._exchanged, forced = [], {*self._forced}
             elsewhere = difference.sites is not None and difference.port is not None and difference.sites[1] != difference.port.site
-            if difference.alone and difference.cause is Cause.SWAPPED and elsewhere:  # names, which each step of a recurrence reads
+            # Names, which each step of a recurrence reads; the order of a line's operations, which several calls show.
+            if difference.alone and ((difference.cause is Cause.SWAPPED and elsewhere) or difference.cause is Cause.PLACE):
                 self._ended, self._rest = True, ""
             else:
                 self._ended = not (self._exchange_attributes(difference) or self._force(difference))

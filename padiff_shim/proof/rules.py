@@ -44,6 +44,7 @@ from .expressions import (
 )
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
 from .match import Matching, depends_on, kind, roots, wrong_calls
+from .regrouping import regrouped
 from .rewrites import (
     MENDS,
     Evidence,
@@ -150,6 +151,20 @@ def unpacked_otherwise(differences: Differences, evidence: Evidence) -> Differen
                 site = port.site._replace(file=file, line=names[0].lineno)
                 sites = difference.original.site if difference.original else site, site
                 return [replace(difference, cause=Cause.SWAPPED, text=text, sites=sites, rewrite=rewrite)]
+    return differences
+
+
+def operations_in_order(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces a difference by the order of a line's operations (brackets, ``f(a) * b`` for ``f(a * b)``), if that mends it."""
+    difference = differences[-1]
+    original, port = difference.original, difference.port
+    api = next((node.api for node in (port, *port.result.readers) if node.api is not None), None) if port else None
+    if original is None or api is None or difference.backward or difference.rewrite:
+        return differences
+    for own, rewrite in itertools.islice(regrouped(api, original.site), _MOST_TRIED):
+        if evidence.helps(rewrite.patch()) == MENDS:
+            text = tr("the operations of {own} come in another order than in the original", own=own)
+            return [*differences[:-1], replace(difference, cause=Cause.PLACE, text=text, write="", rewrite=rewrite)]
     return differences
 
 
@@ -791,7 +806,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 # While both runs hold their numbers each difference is looked at at once; in the end all of them are.
 RULES_OF_A_SEARCH = (
     *(turned_masks, attention_scales, unpacked_otherwise, repeated_otherwise, rearranged_operands),
-    *(exchanged_arguments, rearrangements, other_expressions, held_otherwise),
+    *(operations_in_order, exchanged_arguments, rearrangements, other_expressions, held_otherwise),
 )
 RULES = (
     gradients_of_tied_weights,

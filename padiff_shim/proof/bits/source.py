@@ -295,12 +295,15 @@ def in_place(sources: Mapping[str, str]) -> Iterator[int]:
             named = codes.get((code.co_filename, code.co_qualname), [])
             others = named if len(named) == 1 else [other for other in named if other.co_firstlineno == code.co_firstlineno]
             if len(others) == 1 and len(others[0].co_freevars) == len(code.co_freevars):
-                changed += others[0].co_code != code.co_code or others[0].co_consts != code.co_consts
+                changed += _RUNS(others[0]) != _RUNS(code)
                 function.__code__ = others[0]
         yield changed
     finally:
         for function, code in before:
             function.__code__ = code
+
+
+_RUNS = operator.attrgetter("co_code", "co_consts", "co_names", "co_varnames")  # `self.a` and `self.b` are one instruction
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
