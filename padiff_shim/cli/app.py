@@ -8,6 +8,7 @@ function that returns one and runs outside of click. Options of a mode come from
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import inspect
 import os
@@ -48,6 +49,10 @@ Exit status: 0, 1 if the answer is no, 2 if there is no answer (wrong arguments,
 """
 
 
+# What has a name in Python and is an option here.
+_OF_PYTHON = {"compare": "run --compare", "reference": "run", "bits": "prove --bits", "drift": "prove --drift"}
+
+
 class Commands(click.Group):
     """The group of :data:`COMMANDS`."""
 
@@ -70,7 +75,8 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """As in click, but the error for an unknown command names the nearest ones."""
         if not args[0].startswith("-") and args[0] not in COMMANDS:
-            near, names = did_you_mean(args[0], COMMANDS), ", ".join(COMMANDS)
+            known, names = _OF_PYTHON.get(args[0]), ", ".join(COMMANDS)
+            near = tr(" Did you mean {names}?", names=known) if known else did_you_mean(args[0], COMMANDS)
             ctx.fail(str(tr("no command {name}.{near} There are: {names}.", name=repr(args[0]), near=near, names=names)))
         return super().resolve_command(ctx, args)
 
@@ -78,6 +84,9 @@ class Commands(click.Group):
 def readable(command: click.Command) -> click.Command:
     """The command with ``--lang``, and its help in the reader's language."""
     if all(parameter.name != LANGUAGE_OPTION for parameter in command.params):
+        for option in (each for each in command.params if isinstance(each, click.Option) and each.required):
+            option.type = copy.copy(option.type)  # one of click's for all
+            option.type.get_missing_message = lambda param, ctx=None: str(tr(param.help))  # type: ignore[method-assign,misc]
         command.params.append(_language_option())
         written = command.format_help
 

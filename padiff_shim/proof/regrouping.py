@@ -39,7 +39,9 @@ def _of_line(site: CallSite) -> list[_Term]:
     tree = parsed(site.file)
     assigns = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
     stored = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    names = {target.id: node.value for node in assigns if isinstance(target := node.targets[0], ast.Name) and stored[target.id] == 1}
+    names = {
+        target.id: node.value for node in assigns if isinstance(target := node.targets[0], ast.Name) and stored[target.id] == 1
+    }
     nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return)) and node.value]
     values = [node.value for node in nodes if node.lineno <= site.line <= (node.end_lineno or 0)]
     return [_term(value, known, site.file) for value in values if value is not None for known in ({}, names)]

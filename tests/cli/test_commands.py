@@ -63,14 +63,18 @@ def test_each_command_is_explained_in_chinese(name, monkeypatch):
     assert not [text for text in texts if text and not re.search("[\u4e00-\u9fff]", text)]
 
 
-def test_an_unknown_command_names_the_nearest(capsys):
-    assert main(["recrod"]) == 2
-    assert "no command 'recrod'. Did you mean record" in capsys.readouterr().err
-
-
-def test_a_wrong_option_is_a_usage_error(capsys):
-    assert main(["doctor", "--jsn", "x"]) == 2
-    assert "--json" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["recrod"], "Did you mean record"),
+        (["compare", "x.py"], "Did you mean run --compare"),
+        (["doctor", "--jsn", "x"], "--json"),
+        (["prove", "x.py:A", "x.py:B"], ".npy"),
+    ],
+)
+def test_a_usage_error_tells_what_is_meant(words, meant, capsys):
+    assert main(words) == 2
+    assert meant in capsys.readouterr().err
 
 
 def test_what_the_library_refuses_is_one_line(tmp_path, capsys):
