@@ -252,3 +252,34 @@ def leaves_in(dtype, *shape, seed=0):
     paddles = paddle.to_tensor(torchs.float().numpy()).astype(dtype)
     paddles.stop_gradient = False
     return paddles, torchs.requires_grad_()
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def classes(port, original, **layers):
+    """Models' classes (Paddle's, Torch's) of these forwards; ``layers``: name -> (name of the class in ``paddle.nn``, sizes).
+
+    What one of them is called with are further attributes.
+    """
+
+    def make(base, nn, forward):
+        class Made(base):
+            def __init__(self, **attributes):
+                super().__init__()
+                for name, (kind, *sizes) in layers.items():
+                    setattr(self, name, getattr(nn, kind if nn is paddle.nn else re.sub(r"(\d)D$", r"\1d", kind))(*sizes))
+                for name, value in attributes.items():
+                    setattr(self, name, value)
+
+        Made.forward = forward
+        return Made
+
+    return make(paddle.nn.Layer, paddle.nn, port), make(torch.nn.Module, torch.nn, original)
+
+
+def pair(port, original, **layers):
+    """A model of each of these :func:`classes`, Torch's always with the same weights."""
+    torch.manual_seed(0)
+    return tuple(made() for made in classes(port, original, **layers))

@@ -38,6 +38,13 @@ def installed():
     padiff_shim.uninstall()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _many_modes(request):
+    """A proof opens and closes a dozen: a tenth of what it costs."""
+    if request.path.parent.name in ("bits", "proof", "questions"):
+        request.getfixturevalue("installed")
+
+
 GROUPS = (entry_points.OPS, entry_points.LAYERS, entry_points.SHADOWS)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import in_turn
+from helpers import classes, in_turn
 
 import padiff_shim
 from padiff_shim.present.annotations import Patch
@@ -202,13 +202,13 @@ def test_gradients_of_readers_in_another_order_are_mended_by_a_copy(tmp_path):
 def test_an_origin_without_a_change_says_so():
     """No op of Paddle's multiplies and adds with one rounding."""
 
-    class Port(paddle.nn.Layer):
-        def forward(self, x):
-            return x + 0.3 * paddle.tanh(x)
+    def port(self, x):
+        return x + 0.3 * paddle.tanh(x)
 
-    class Fused(torch.nn.Module):
-        def forward(self, x):
-            return torch.add(x, torch.tanh(x), alpha=0.3)
+    def fused(self, x):
+        return torch.add(x, torch.tanh(x), alpha=0.3)
+
+    Port, Fused = classes(port, fused)
 
     answer = padiff_shim.prove(Port(), Fused(), INPUTS).bits()
     if answer.identical:

@@ -5,11 +5,10 @@ import importlib.util
 import sys
 
 import numpy as np
-import paddle
 import pytest
 import torch
 import torch.utils.checkpoint
-from helpers import sampled
+from helpers import classes, sampled
 
 import padiff_shim
 from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, NUMBERS
@@ -616,25 +615,17 @@ def test_a_layout_that_another_change_brings_is_no_origin_of_its_own(tmp_path):
     assert behind.identical, str(behind)
 
 
-class Scaled(torch.nn.Module):
+def scaled(self, x):
     """As a new norm holds them: ones, with which products are exact, and zeros, with which sums are."""
-
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm = torch.nn.Linear(24, 24), torch.nn.LayerNorm(24)
-
-    def forward(self, x):
-        return self.up(x) * (self.norm.weight + self.norm.bias)
+    return self.up(x) * (self.norm.weight + self.norm.bias)
 
 
-class ScaledTwice(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm = paddle.nn.Linear(24, 24), paddle.nn.LayerNorm(24)
+def scaled_twice(self, x):
+    y = self.up(x)
+    return y * self.norm.weight + y * self.norm.bias
 
-    def forward(self, x):
-        y = self.up(x)
-        return y * self.norm.weight + y * self.norm.bias
+
+ScaledTwice, Scaled = classes(scaled_twice, scaled, up=("Linear", 24, 24), norm=("LayerNorm", 24))
 
 
 def test_weights_of_one_number_hide_no_origin():

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import classes
 
 import padiff_shim
 from padiff_shim.table.formulation import TRAINING
@@ -39,22 +40,15 @@ class Adam:
 INPUTS = np.random.default_rng(0).standard_normal((5, 4)).astype("float32")
 
 
-class Port(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.inner = paddle.nn.Linear(4, 3)
-
-    def forward(self, x):
-        return (paddle.tanh(self.inner(x)) ** 2).mean()
+def port(self, x):
+    return (paddle.tanh(self.inner(x)) ** 2).mean()
 
 
-class Original(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = torch.nn.Linear(4, 3)
+def original(self, x):
+    return (torch.tanh(self.inner(x)) ** 2).mean()
 
-    def forward(self, x):
-        return (torch.tanh(self.inner(x)) ** 2).mean()
+
+Port, Original = classes(port, original, inner=("Linear", 4, 3))
 
 
 def torch_step(model):

@@ -1,14 +1,20 @@
 """Parameters of 16 bits on a CPU: optimizers, clipping, accumulation and a whole training, with Torch's bits."""
 
+import sys
+
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import needs, same
+from helpers import ROOT, needs, same
 from torch.optim.adam import adam
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
+
+sys.path.append(str(ROOT / "examples"))
+from zoo.gpt import LENGTH, WORDS
+from zoo.llama import paddle_model, torch_model
 
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat]
 HALVES = ("bfloat16", "float16")
@@ -162,121 +168,13 @@ def test_what_is_left_to_paddle_has_its_reason():
             optimizer.step()
 
 
-class Norm(paddle.nn.Layer):
-    def __init__(self, size):
-        super().__init__()
-        self.weight = self.create_parameter([size], default_initializer=paddle.nn.initializer.Constant(1.0))
-
-    def forward(self, x):
-        wide = x.astype("float32")
-        wide = wide * paddle.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
-        return self.weight * wide.astype(x.dtype)
-
-
-class Block(paddle.nn.Layer):
-    """A layer of Llama: rotation, attention with a causal mask, a gated MLP."""
-
-    def __init__(self, size, heads):
-        super().__init__()
-        self.heads, self.width = heads, size // heads
-        self.first, self.second = Norm(size), Norm(size)
-        for name in ("q", "k", "v", "o"):
-            setattr(self, name, paddle.nn.Linear(size, size, bias_attr=False))
-        self.gate, self.up = (paddle.nn.Linear(size, 2 * size, bias_attr=False) for _ in range(2))
-        self.down = paddle.nn.Linear(2 * size, size, bias_attr=False)
-
-    def forward(self, x, cos, sin):
-        batch, length, size = x.shape
-        hidden = self.first(x)
-        q, k, v = (
-            layer(hidden).reshape([batch, length, self.heads, self.width]).transpose([0, 2, 1, 3])
-            for layer in (self.q, self.k, self.v)
-        )
-        q, k = (turned * cos + rotated(turned, paddle.concat) * sin for turned in (q, k))
-        scores = paddle.matmul(q, k.transpose([0, 1, 3, 2])) / self.width**0.5
-        mask = paddle.triu(paddle.full([length, length], -1e4, x.dtype), 1)
-        shares = paddle.nn.functional.softmax((scores + mask).astype("float32"), -1).astype(x.dtype)
-        x = x + self.o(paddle.matmul(shares, v).transpose([0, 2, 1, 3]).reshape([batch, length, size]))
-        hidden = self.second(x)
-        return x + self.down(paddle.nn.functional.silu(self.gate(hidden)) * self.up(hidden))
-
-
-class Llama(paddle.nn.Layer):
-    def __init__(self, words=32, size=16, heads=2):
-        super().__init__()
-        self.words = paddle.nn.Embedding(words, size)
-        self.blocks = paddle.nn.LayerList([Block(size, heads) for _ in range(2)])
-        self.norm, self.head = Norm(size), paddle.nn.Linear(size, words, bias_attr=False)
-
-    def forward(self, tokens, cos, sin):
-        x = self.words(tokens)
-        for block in self.blocks:
-            x = block(x, cos, sin)
-        return self.head(self.norm(x))
-
-
-def rotated(x, join):
-    half = x.shape[-1] // 2
-    return join([-x[..., half:], x[..., :half]], -1)
-
-
-class TorchNorm(torch.nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.ones(size))
-
-    def forward(self, x):
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
-        return self.weight * wide.to(x.dtype)
-
-
-class TorchBlock(torch.nn.Module):
-    def __init__(self, size, heads):
-        super().__init__()
-        self.heads, self.width = heads, size // heads
-        self.first, self.second = TorchNorm(size), TorchNorm(size)
-        for name in ("q", "k", "v", "o"):
-            setattr(self, name, torch.nn.Linear(size, size, bias=False))
-        self.gate, self.up = (torch.nn.Linear(size, 2 * size, bias=False) for _ in range(2))
-        self.down = torch.nn.Linear(2 * size, size, bias=False)
-
-    def forward(self, x, cos, sin):
-        batch, length, size = x.shape
-        hidden = self.first(x)
-        q, k, v = (
-            layer(hidden).reshape(batch, length, self.heads, self.width).transpose(1, 2) for layer in (self.q, self.k, self.v)
-        )
-        q, k = (turned * cos + rotated(turned, torch.cat) * sin for turned in (q, k))
-        scores = torch.matmul(q, k.transpose(2, 3)) / self.width**0.5
-        mask = torch.full((length, length), -1e4, dtype=x.dtype).triu(1)
-        shares = torch.softmax((scores + mask).float(), -1).to(x.dtype)
-        x = x + self.o(torch.matmul(shares, v).transpose(1, 2).reshape(batch, length, size))
-        hidden = self.second(x)
-        return x + self.down(torch.nn.functional.silu(self.gate(hidden)) * self.up(hidden))
-
-
-class TorchLlama(torch.nn.Module):
-    def __init__(self, words=32, size=16, heads=2):
-        super().__init__()
-        self.words = torch.nn.Embedding(words, size)
-        self.blocks = torch.nn.ModuleList([TorchBlock(size, heads) for _ in range(2)])
-        self.norm, self.head = TorchNorm(size), torch.nn.Linear(size, words, bias=False)
-
-    def forward(self, tokens, cos, sin):
-        x = self.words(tokens)
-        for block in self.blocks:
-            x = block(x, cos, sin)
-        return self.head(self.norm(x))
-
-
-TOKENS = np.random.default_rng(0).integers(0, 32, (5, 2, 7))
+TOKENS = np.random.default_rng(0).integers(0, WORDS, (5, 2, LENGTH + 1))
 RATE, DECAY = 0.01, 0.1
 
 
 def equal_models(dtype):
     """The model of either framework, and the names of what Torch holds as [out, in]."""
-    theirs, ours = TorchLlama().to(getattr(torch, dtype)), Llama()
+    theirs, ours = torch_model().to(getattr(torch, dtype)), paddle_model()
     ours.to(dtype=dtype)
     linear = {f"{name}.weight" for name, layer in theirs.named_modules() if isinstance(layer, torch.nn.Linear)}
     named = dict(theirs.named_parameters())
@@ -289,16 +187,15 @@ def equal_models(dtype):
     return ours, theirs, linear
 
 
-def trained(model, waves, dtype, *, masters):
+def trained(model, *, masters):
     """The losses of five steps, in the mode that is open."""
-    waves = [paddle.to_tensor(wave.float().numpy()).astype(dtype) for wave in waves]
     optimizer = paddle.optimizer.AdamW(
         RATE, epsilon=SCALE, parameters=model.parameters(), weight_decay=DECAY, multi_precision=masters,
         grad_clip=paddle.nn.ClipGradByGlobalNorm(1.0),
     )  # fmt: skip
     losses = []
     for batch in TOKENS:
-        logits = model(paddle.to_tensor(batch[:, :-1]), *waves).astype("float32").reshape([-1, 32])
+        logits = model(paddle.to_tensor(batch[:, :-1])).astype("float32").reshape([-1, WORDS])
         loss = paddle.nn.functional.cross_entropy(logits, paddle.to_tensor(batch[:, 1:].reshape(-1)))
         loss.backward()
         optimizer.step()
@@ -307,13 +204,13 @@ def trained(model, waves, dtype, *, masters):
     return losses
 
 
-def trained_in_torch(model, waves, *, masters):
+def trained_in_torch(model, *, masters):
     params = list(model.parameters())
     copies = [param.detach().float().requires_grad_() for param in params] if masters else params
     optimizer = torch.optim.AdamW(copies, RATE, eps=SCALE, weight_decay=DECAY)
     losses = []
     for batch in TOKENS:
-        logits = model(torch.from_numpy(batch[:, :-1]), *waves).float().reshape(-1, 32)
+        logits = model(torch.from_numpy(batch[:, :-1])).float().reshape(-1, WORDS)
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(batch[:, 1:].reshape(-1)))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(params, 1.0)
@@ -327,11 +224,9 @@ def trained_in_torch(model, waves, *, masters):
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_tiny_llama_is_trained_bit_for_bit(dtype, masters):
     ours, theirs, linear = equal_models(dtype)
-    angles = torch.outer(torch.arange(6.0), 1.0 / 100 ** (torch.arange(0, 8, 2) / 8)).repeat(1, 2)
-    waves = [wave.to(getattr(torch, dtype)) for wave in (angles.cos(), angles.sin())]
     with padiff_shim.reference("torch", optimizer="torch") as run:
-        losses = trained(ours, waves, dtype, masters=masters)
-    assert losses == trained_in_torch(theirs, waves, masters=masters)
+        losses = trained(ours, masters=masters)
+    assert losses == trained_in_torch(theirs, masters=masters)
     assert run.native == {}
     assert run.without_kernel["linear"] == {dtype: 5 * 15}
     named = dict(theirs.named_parameters())

@@ -6,7 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from test_sceptics import numbers, pair
+from helpers import numbers, pair
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proof.findings import Cause

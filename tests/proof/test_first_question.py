@@ -6,8 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import thinned
-from test_sceptics import numbers, pair
+from helpers import numbers, pair, thinned
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proof.agreement import RoundingBound, bound_from

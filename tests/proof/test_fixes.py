@@ -444,7 +444,7 @@ def written(folder, name, framework, result, layer):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", sampled(WRONG, 2))
+@pytest.mark.parametrize("kind", sampled(WRONG, 3))
 def test_what_is_written_for_one_mistake_mends_it(kind, tmp_path):
     result, original, *layers = WRONG[kind]
     layer, theirs = layers or (None, None)
@@ -1055,7 +1055,7 @@ ORDERS, IN_ORDER = dict(_sections(ORDERS)), dict(_sections(IN_ORDER))
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ORDERS)
+@pytest.mark.parametrize("kind", sampled(ORDERS, 2))
 def test_what_is_written_for_another_order_mends_it(kind, tmp_path):
     port, original, at = ORDERS[kind]
     proof, model, file, x = _proof_of_lines(port, original, tmp_path)

@@ -7,6 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import classes
 
 from padiff_shim import AlignmentVerdict, ProofVerdict, prove
 from padiff_shim.dispatch.frames import below, top
@@ -231,17 +232,17 @@ def test_a_native_backward_that_ends_the_process_is_asked_for_one_gradient_more(
 def test_without_a_backward_no_gradient_more_is_asked_for():
     """A program may ask its tensors whether they want one."""
 
-    class Resampling(paddle.nn.Layer):
-        def forward(self, x):
-            grid = paddle.nn.functional.affine_grid(paddle.ones([2, 2, 3]), x.shape, align_corners=True)
-            result = paddle.nn.functional.grid_sample(x, grid, align_corners=True)
-            stopped.append(result.stop_gradient)
-            return result
+    def resampling(self, x):
+        grid = paddle.nn.functional.affine_grid(paddle.ones([2, 2, 3]), x.shape, align_corners=True)
+        result = paddle.nn.functional.grid_sample(x, grid, align_corners=True)
+        stopped.append(result.stop_gradient)
+        return result
 
-    class Resampled(torch.nn.Module):
-        def forward(self, x):
-            grid = torch.nn.functional.affine_grid(torch.ones(2, 2, 3), x.shape, align_corners=True)
-            return torch.nn.functional.grid_sample(x, grid, align_corners=True)
+    def resampled(self, x):
+        grid = torch.nn.functional.affine_grid(torch.ones(2, 2, 3), x.shape, align_corners=True)
+        return torch.nn.functional.grid_sample(x, grid, align_corners=True)
+
+    Resampling, Resampled = classes(resampling, resampled)
 
     stopped = []
     assert prove(Resampling(), Resampled(), X[:4, :2].reshape(2, 1, 2, 2), phase="forward")

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import classes
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.dispatch.frames import top
@@ -51,25 +52,17 @@ def test_an_op_that_draws_leaves_its_other_calls_to_paddle():
     """One dropout that drops, and one that does not: in the native run Torch's kernel answers the first alone."""
     seen = []
 
-    class Dropping(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.linear = paddle.nn.Linear(6, 6)
+    def dropping(self, x):
+        frame = top()
+        dropped = paddle.nn.functional.dropout(self.linear(x), 0.5)
+        out = paddle.nn.functional.dropout(dropped, 0.5, training=False)
+        seen.append(dict(frame.tally.substituted))
+        return out
 
-        def forward(self, x):
-            frame = top()
-            dropped = paddle.nn.functional.dropout(self.linear(x), 0.5)
-            out = paddle.nn.functional.dropout(dropped, 0.5, training=False)
-            seen.append(dict(frame.tally.substituted))
-            return out
+    def torchs(self, x):
+        return torch.nn.functional.dropout(torch.nn.functional.dropout(self.linear(x), 0.5), 0.5, training=False)
 
-    class Torchs(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.linear = torch.nn.Linear(6, 6)
-
-        def forward(self, x):
-            return torch.nn.functional.dropout(torch.nn.functional.dropout(self.linear(x), 0.5), 0.5, training=False)
+    Dropping, Torchs = classes(dropping, torchs, linear=("Linear", 6, 6))
 
     proof = prove(Dropping(), Torchs(), np.random.default_rng(0).standard_normal((3, 6)), phase="forward")
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)

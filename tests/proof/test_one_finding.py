@@ -9,8 +9,8 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
+from helpers import classes, pair
 from planting import loaded
-from test_sceptics import pair
 
 from padiff_shim import prove
 from padiff_shim.proof.findings import Cause
@@ -20,18 +20,12 @@ D = 12
 X = np.random.default_rng(0).standard_normal((2, 5, D))
 
 
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm1, self.norm2, self.norm3 = (torch.nn.LayerNorm(D) for _ in range(3))
-        self.mix, self.up, self.down, self.left, self.right = (torch.nn.Linear(D, D) for _ in range(5))
-
-    def forward(self, x):
-        x = x + self.mix(self.norm1(x))
-        x = x + self.down(TF.gelu(self.up(self.norm2(x))))
-        x = torch.relu(self.left(x) + x)
-        x = (self.left(x) + self.right(x)) * 0.125
-        return self.norm3(x + self.mix(x))
+def block(self, x):
+    x = x + self.mix(self.norm1(x))
+    x = x + self.down(TF.gelu(self.up(self.norm2(x))))
+    x = torch.relu(self.left(x) + x)
+    x = (self.left(x) + self.right(x)) * 0.125
+    return self.norm3(x + self.mix(x))
 
 
 class Original(torch.nn.Module):
@@ -44,28 +38,28 @@ class Original(torch.nn.Module):
         return self.head(self.blocks(x))
 
 
-class PortedBlock(paddle.nn.Layer):
+def ported_block(self, x):
     """With the mistakes that are in ``wrong``."""
+    x = x + (self.norm1(self.mix(x)) if "norm behind" in self.wrong else self.mix(self.norm1(x)))
+    x = x + self.down(PF.gelu(self.up(self.norm2(x)), approximate="gelu by tanh" in self.wrong))
+    x = PF.relu(self.left(x)) + x if "relu before the sum" in self.wrong else PF.relu(self.left(x) + x)
+    left, right = self.left(x), self.right(x)
+    x = left * 0.125 + right if "scale of one term" in self.wrong else (left + right) * 0.125
+    return x + self.norm3(self.mix(x)) if "norm in front" in self.wrong else self.norm3(x + self.mix(x))
 
-    def __init__(self, wrong):
-        super().__init__()
-        self.wrong = wrong
-        self.norm1, self.norm2, self.norm3 = (paddle.nn.LayerNorm(D) for _ in range(3))
-        self.mix, self.up, self.down, self.left, self.right = (paddle.nn.Linear(D, D) for _ in range(5))
 
-    def forward(self, x):
-        x = x + (self.norm1(self.mix(x)) if "norm behind" in self.wrong else self.mix(self.norm1(x)))
-        x = x + self.down(PF.gelu(self.up(self.norm2(x)), approximate="gelu by tanh" in self.wrong))
-        x = PF.relu(self.left(x)) + x if "relu before the sum" in self.wrong else PF.relu(self.left(x) + x)
-        left, right = self.left(x), self.right(x)
-        x = left * 0.125 + right if "scale of one term" in self.wrong else (left + right) * 0.125
-        return x + self.norm3(self.mix(x)) if "norm in front" in self.wrong else self.norm3(x + self.mix(x))
+PortedBlock, Block = classes(
+    ported_block,
+    block,
+    **dict.fromkeys(("norm1", "norm2", "norm3"), ("LayerNorm", D)),
+    **dict.fromkeys(("mix", "up", "down", "left", "right"), ("Linear", D, D)),
+)
 
 
 class Port(paddle.nn.Layer):
     def __init__(self, wrong=()):
         super().__init__()
-        self.blocks = paddle.nn.Sequential(PortedBlock(wrong), PortedBlock(wrong))
+        self.blocks = paddle.nn.Sequential(PortedBlock(wrong=wrong), PortedBlock(wrong=wrong))
         self.head = paddle.nn.Linear(D, 3)
         self.wrong = wrong
 
@@ -178,24 +172,17 @@ def test_an_op_without_effect_is_not_missed():
     assert mistake.write == "mode='upscale_in_train'"
 
 
-class Gated(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = torch.nn.Linear(D, D), torch.nn.Linear(D, 3)
-
-    def forward(self, x):
-        x = self.first(x)
-        return self.last(torch.tanh(x) * torch.sigmoid(x).detach())
+def gated(self, x):
+    x = self.first(x)
+    return self.last(torch.tanh(x) * torch.sigmoid(x).detach())
 
 
-class PortedGated(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = paddle.nn.Linear(D, D), paddle.nn.Linear(D, 3)
+def ported_gated(self, x):
+    x = self.first(x)
+    return self.last(paddle.tanh(x) * PF.sigmoid(x))
 
-    def forward(self, x):
-        x = self.first(x)
-        return self.last(paddle.tanh(x) * PF.sigmoid(x))
+
+PortedGated, Gated = classes(ported_gated, gated, first=("Linear", D, D), last=("Linear", D, 3))
 
 
 def test_a_gradient_too_many_is_one_finding():
@@ -366,24 +353,17 @@ def test_positions_masks_and_norms_that_are_written_otherwise_are_no_findings(wr
     assert proof.complete
 
 
-class Normed(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = torch.nn.Linear(D, D), torch.nn.Linear(D, 3)
-
-    def forward(self, x):
-        return self.last(torch.softmax(self.first(x), -1) + 1e-2)
+def normed(self, x):
+    return self.last(torch.softmax(self.first(x), -1) + 1e-2)
 
 
-class PortedNormed(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = paddle.nn.Linear(D, D), paddle.nn.Linear(D, 3)
+def ported_normed(self, x):
+    m = self.first(x)
+    m = paddle.exp(m - m.max(-1, keepdim=True))
+    return self.last(m / (m.sum(-1, keepdim=True) + 1e-2))
 
-    def forward(self, x):
-        m = self.first(x)
-        m = paddle.exp(m - m.max(-1, keepdim=True))
-        return self.last(m / (m.sum(-1, keepdim=True) + 1e-2))
+
+PortedNormed, Normed = classes(ported_normed, normed, first=("Linear", D, D), last=("Linear", D, 3))
 
 
 def test_a_formula_by_hand_that_is_wrong_is_one_finding_with_its_name():

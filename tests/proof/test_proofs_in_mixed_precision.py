@@ -5,6 +5,7 @@ import contextlib
 import paddle
 import pytest
 import torch
+from helpers import classes
 
 import padiff_shim
 from padiff_shim.proof.findings import ProofVerdict
@@ -17,31 +18,23 @@ AUTOCAST = {
 }
 
 
-class Original(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm, self.down = torch.nn.Linear(8, 16), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)
-
-    def forward(self, x):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return self.down(torch.softmax(self.norm(self.up(x)), -1))
+def original(self, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return self.down(torch.softmax(self.norm(self.up(x)), -1))
 
 
-class Port(paddle.nn.Layer):
-    def __init__(self, guard):
-        super().__init__()
-        self.guard = guard
-        self.up, self.norm, self.down = paddle.nn.Linear(8, 16), paddle.nn.LayerNorm(16), paddle.nn.Linear(16, 4)
+def port(self, x):
+    with self.guard():
+        return self.down(paddle.nn.functional.softmax(self.norm(self.up(x)), -1))
 
-    def forward(self, x):
-        with self.guard():
-            return self.down(paddle.nn.functional.softmax(self.norm(self.up(x)), -1))
+
+Port, Original = classes(port, original, up=("Linear", 8, 16), norm=("LayerNorm", 16), down=("Linear", 16, 4))
 
 
 @pytest.mark.parametrize("how", AUTOCAST)
 def test_a_proof_sees_whether_the_port_casts_as_its_original(how):
     torch.manual_seed(0)
-    proof = padiff_shim.prove(Port(AUTOCAST[how]), Original(), torch.randn(5, 8))
+    proof = padiff_shim.prove(Port(guard=AUTOCAST[how]), Original(), torch.randn(5, 8))
     assert proof.verdict is (ProofVerdict.CODE_CORRECT if how == "as the original" else ProofVerdict.CODE_DIFFERS), str(proof)
     if how == "forgotten":
         assert 'paddle.amp.auto_cast(dtype="bfloat16")' in str(proof)
@@ -97,7 +90,7 @@ def test_custom_lists_of_the_port_are_found_with_what_to_write(lists):
 
 def test_the_dtype_is_that_of_the_originals_region():
     torch.manual_seed(0)
-    proof = padiff_shim.prove(Port(AUTOCAST["of another dtype"]), Original(), torch.randn(5, 8))
+    proof = padiff_shim.prove(Port(guard=AUTOCAST["of another dtype"]), Original(), torch.randn(5, 8))
     first = proof.mistakes[0]
     assert first.cause == "another dtype"
     assert first.paddle.file == first.torch.file == __file__

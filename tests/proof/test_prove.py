@@ -6,6 +6,7 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
+from helpers import classes
 
 import padiff_shim
 from padiff_shim import ProofVerdict, prove
@@ -252,22 +253,15 @@ def test_a_loss_and_dropout_in_training():
     assert prove(ours, theirs, x, loss=wrong).verdict is ProofVerdict.CODE_DIFFERS
 
 
-class Single(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = torch.nn.Linear(D, D)
-
-    def forward(self, x):
-        return torch.matmul(self.last(x), torch.eye(D, dtype=torch.float32))  # so, whatever the model is
+def single(self, x):
+    return torch.matmul(self.last(x), torch.eye(D, dtype=torch.float32))  # so, whatever the model is
 
 
-class SinglePort(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.last = paddle.nn.Linear(D, D)
+def single_port(self, x):
+    return paddle.matmul(self.last(x * 2.0), paddle.eye(D, dtype="float32"))
 
-    def forward(self, x):
-        return paddle.matmul(self.last(x * 2.0), paddle.eye(D, dtype="float32"))
+
+SinglePort, Single = classes(single_port, single, last=("Linear", D, D))
 
 
 def test_models_that_say_float32_run_in_float64_all_the_same():

@@ -6,6 +6,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import classes
 
 import padiff_shim
 from padiff_shim.proof.programs import Inputs, ModelSide, ModelState, generators_restored, seeded
@@ -150,13 +151,13 @@ def test_rounding_that_changes_how_many_rows_a_call_gives_is_no_error():
     def chosen(h, x):
         return h[((h * 0.1) * 10.0 == h).any(-1) | (x.sum(-1) > 0)]
 
-    class Port(paddle.nn.Layer):
-        def forward(self, x):
-            return sum(paddle.unbind(chosen(paddle.tanh(x), x), 0)) * 1.01
+    def port(self, x):
+        return sum(paddle.unbind(chosen(paddle.tanh(x), x), 0)) * 1.01
 
-    class Original(torch.nn.Module):
-        def forward(self, x):
-            return sum(torch.unbind(chosen(torch.tanh(x), x), 0))
+    def original(self, x):
+        return sum(torch.unbind(chosen(torch.tanh(x), x), 0))
+
+    Port, Original = classes(port, original)
 
     inputs = np.random.default_rng(0).standard_normal((40, 6)).astype("float32")
     proof = padiff_shim.prove(Port(), Original(), inputs, phase="forward")

@@ -6,33 +6,13 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import numbers, pair
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.proof.findings import Cause
 from padiff_shim.proof.programs import Inputs
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
-
-
-def numbers(*shape, seed=0):
-    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
-
-
-def pair(port, original, **layers):
-    """Models (Paddle's, Torch's) of these forwards; ``layers``: name -> (name of the class in ``nn``, sizes)."""
-
-    def make(base, nn, forward):
-        class Made(base):
-            def __init__(self):
-                super().__init__()
-                for name, (kind, *sizes) in layers.items():
-                    setattr(self, name, getattr(nn, kind)(*sizes))
-
-        Made.forward = forward
-        return Made()
-
-    torch.manual_seed(0)
-    return make(paddle.nn.Layer, paddle.nn, port), make(torch.nn.Module, torch.nn, original)
 
 
 def test_a_real_part_that_no_call_of_torchs_made():

@@ -6,6 +6,7 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
+from helpers import classes
 from torch.nn.utils import parametrizations
 
 from padiff_shim import prove
@@ -111,22 +112,15 @@ def test_what_is_made_of_it_otherwise_is_one_mistake(name):
     assert (proof.complete, len(proof.mistakes)) == (True, 1), proof
 
 
-class Returning(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.mix = torch.nn.Linear(D, D)
-
-    def forward(self, x):
-        return self.mix(x), self.mix.weight * 2
+def returning(self, x):
+    return self.mix(x), self.mix.weight * 2
 
 
-class PortedReturning(paddle.nn.Layer):
-    def __init__(self, turned):
-        super().__init__()
-        self.mix, self.turned = paddle.nn.Linear(D, D), turned
+def ported_returning(self, x):
+    return self.mix(x), (self.mix.weight.t() if self.turned else self.mix.weight) * 2
 
-    def forward(self, x):
-        return self.mix(x), (self.mix.weight.t() if self.turned else self.mix.weight) * 2
+
+PortedReturning, Returning = classes(ported_returning, returning, mix=("Linear", D, D))
 
 
 def test_what_a_port_returns_lies_as_the_original_returns_it():

@@ -6,7 +6,7 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
-from test_sceptics import numbers, pair
+from helpers import classes, numbers, pair
 
 from padiff_shim import prove
 from padiff_shim.proof.findings import Cause
@@ -124,50 +124,40 @@ def test_a_weight_that_is_transposed_is_no_operand_in_anothers_place():
     assert told(attention("turned"))[0].startswith("the second operand (first.weight) holds")
 
 
-class Signs(torch.nn.Module):
-    def forward(self, x):
-        return x * torch.where(x > 0, 1.0, -1.0)
+def signs(self, x):
+    return x * torch.where(x > 0, 1.0, -1.0)
 
 
-class PortedSigns(paddle.nn.Layer):
-    def __init__(self, positive):
-        super().__init__()
-        self.positive = positive
+def ported_signs(self, x):
+    positive, negative = paddle.full_like(x, self.positive), paddle.full_like(x, -self.positive)
+    return x * paddle.where(x <= 0, negative, positive)
 
-    def forward(self, x):
-        positive, negative = paddle.full_like(x, self.positive), paddle.full_like(x, -self.positive)
-        return x * paddle.where(x <= 0, negative, positive)
+
+PortedSigns, Signs = classes(ported_signs, signs)
 
 
 def test_one_of_two_constants_is_chosen_for_what_the_other_is():
-    assert prove(PortedSigns(1.0), Signs(), X)
-    text = told(prove(PortedSigns(-1.0), Signs(), X))[0]
+    assert prove(PortedSigns(positive=1.0), Signs(), X)
+    text = told(prove(PortedSigns(positive=-1.0), Signs(), X))[0]
     assert text.startswith("condition")
     assert "(192 of 192 elements differ)" in text
 
 
-class Kept(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Linear(D, D)
-
-    def forward(self, x):
-        return torch.where(x > 0, self.first(x), 0.0).tanh()
+def kept(self, x):
+    return torch.where(x > 0, self.first(x), 0.0).tanh()
 
 
-class PortedKept(paddle.nn.Layer):
-    def __init__(self, turned):
-        super().__init__()
-        self.first, self.turned = paddle.nn.Linear(D, D), turned
+def ported_kept(self, x):
+    y = self.first(x)
+    return paddle.where(x > 0 if self.turned else x <= 0, paddle.zeros_like(y), y).tanh()
 
-    def forward(self, x):
-        y = self.first(x)
-        return paddle.where(x > 0 if self.turned else x <= 0, paddle.zeros_like(y), y).tanh()
+
+PortedKept, Kept = classes(ported_kept, kept, first=("Linear", D, D))
 
 
 def test_a_number_is_what_is_put_in_place_of_what_is_masked():
-    assert prove(PortedKept(False), Kept(), X)
-    text = told(prove(PortedKept(True), Kept(), X))[0]
+    assert prove(PortedKept(turned=False), Kept(), X)
+    text = told(prove(PortedKept(turned=True), Kept(), X))[0]
     assert text.startswith("condition")
     assert "(192 of 192 elements differ)" in text
 
@@ -199,35 +189,27 @@ def test_a_missing_call_is_told_at_the_line_that_reads_what_it_makes():
     assert missing.paddle.source.endswith("# the sum"), proof
 
 
-class Routed(torch.nn.Module):
+def routed(self, x):
     """Experts' weights through one-hot masks, with a loss that is 0 and has gradients."""
-
-    def __init__(self):
-        super().__init__()
-        self.router = torch.nn.Linear(8, 4)
-
-    def forward(self, x):
-        logits = self.router(x)
-        values, indices = logits.topk(2, -1)
-        weights = values.softmax(-1) + (logits - logits.detach()).sum()
-        mask = torch.nn.functional.one_hot(indices, 4)
-        result = torch.zeros(4, 8)
-        for expert in range(4):
-            token, place = torch.where(mask[:, :, expert])
-            result[expert] = (x[token] * weights[token, place, None]).sum(0) * 2
-        return result
+    logits = self.router(x)
+    values, indices = logits.topk(2, -1)
+    weights = values.softmax(-1) + (logits - logits.detach()).sum()
+    mask = torch.nn.functional.one_hot(indices, 4)
+    result = torch.zeros(4, 8)
+    for expert in range(4):
+        token, place = torch.where(mask[:, :, expert])
+        result[expert] = (x[token] * weights[token, place, None]).sum(0) * 2
+    return result
 
 
-class PortedRouted(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.router = paddle.nn.Linear(8, 4)
+def ported_routed(self, x):
+    logits = self.router(x)
+    values, indices = paddle.topk(logits, 2, axis=-1)
+    scores = paddle.put_along_axis(paddle.zeros_like(logits), indices, PF.softmax(values, -1), axis=1)
+    return paddle.einsum("te,th->eh", scores, x)
 
-    def forward(self, x):
-        logits = self.router(x)
-        values, indices = paddle.topk(logits, 2, axis=-1)
-        scores = paddle.put_along_axis(paddle.zeros_like(logits), indices, PF.softmax(values, -1), axis=1)
-        return paddle.einsum("te,th->eh", scores, x)
+
+PortedRouted, Routed = classes(ported_routed, routed, router=("Linear", 8, 4))
 
 
 def test_zeros_are_no_value_that_an_argument_should_give():
@@ -240,29 +222,21 @@ def test_zeros_are_no_value_that_an_argument_should_give():
 def test_a_loops_expression_that_doubles_is_not_written():
     """Each round reads the value before twice: after ten rounds the expression would never end."""
 
-    class Balanced(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.scores = torch.nn.Linear(6, 5)
+    def balanced(self, x):
+        y = self.scores(x) / 0.05
+        for _ in range(5):
+            y = y - torch.logsumexp(y, 1, keepdim=True)
+            y = y - torch.logsumexp(y, 0, keepdim=True)
+        return y.exp()
 
-        def forward(self, x):
-            y = self.scores(x) / 0.05
-            for _ in range(5):
-                y = y - torch.logsumexp(y, 1, keepdim=True)
-                y = y - torch.logsumexp(y, 0, keepdim=True)
-            return y.exp()
+    def port_forward(self, x):
+        y = paddle.exp(self.scores(x) / 0.05)
+        for _ in range(5):
+            y = y / y.sum(0, keepdim=True)
+            y = y / y.sum(1, keepdim=True)
+        return y
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.scores = paddle.nn.Linear(6, 5)
-
-        def forward(self, x):
-            y = paddle.exp(self.scores(x) / 0.05)
-            for _ in range(5):
-                y = y / y.sum(0, keepdim=True)
-                y = y / y.sum(1, keepdim=True)
-            return y
+    Port, Balanced = classes(port_forward, balanced, scores=("Linear", 6, 5))
 
     assert prove(Port(), Balanced(), np.random.default_rng(0).standard_normal((7, 6), "float32")).verdict == "CODE_DIFFERS"
 
@@ -270,35 +244,27 @@ def test_a_loops_expression_that_doubles_is_not_written():
 def test_a_large_number_is_not_tried_as_how_often():
     """``diff(n=10**10)`` never ends."""
 
-    class Distances(torch.nn.Module):
-        def forward(self, x):
-            far = torch.Tensor([1e10]).expand(len(x), 1)
-            return torch.cat([x[:, 1:] - x[:, :-1], far], -1)
+    def distances(self, x):
+        far = torch.Tensor([1e10]).expand(len(x), 1)
+        return torch.cat([x[:, 1:] - x[:, :-1], far], -1)
 
-    class Port(paddle.nn.Layer):
-        def forward(self, x):
-            return paddle.concat([paddle.diff(x), paddle.full([x.shape[0], 1], 1e-3)], -1)
+    def port_forward_(self, x):
+        return paddle.concat([paddle.diff(x), paddle.full([x.shape[0], 1], 1e-3)], -1)
+
+    Port, Distances = classes(port_forward_, distances)
 
     proof = prove(Port(), Distances(), np.random.default_rng(0).standard_normal((3, 6), "float32"))
     assert {mistake.cause for mistake in proof.mistakes} == {Cause.CONSTANT}, proof
 
 
 def test_numbers_that_are_made_of_the_input_are_not_written():
-    class Rounded(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.rows = torch.nn.Embedding(16, 4)
+    def rounded(self, t):
+        return self.rows(torch.div(t - 7, 3, rounding_mode="trunc") % 5)
 
-        def forward(self, t):
-            return self.rows(torch.div(t - 7, 3, rounding_mode="trunc") % 5)
+    def port_forward_(self, t):
+        return self.rows(((t - 7) // 3) % 5)
 
-    class Port(paddle.nn.Layer):
-        def __init__(self):
-            super().__init__()
-            self.rows = paddle.nn.Embedding(16, 4)
-
-        def forward(self, t):
-            return self.rows(((t - 7) // 3) % 5)
+    Port, Rounded = classes(port_forward_, rounded, rows=("Embedding", 16, 4))
 
     proof = prove(Port(), Rounded(), np.arange(16).reshape(2, 8))
     assert proof.mistakes
@@ -308,13 +274,13 @@ def test_numbers_that_are_made_of_the_input_are_not_written():
 def test_an_axis_does_not_take_keepdim_along():
     """The original keeps no axes and reshapes: with its keepdim= the port's line raises."""
 
-    class Demodulated(torch.nn.Module):
-        def forward(self, x):
-            return x * torch.rsqrt((x**2).sum([2, 3]) + 1e-8).view(*x.shape[:2], 1, 1)
+    def demodulated(self, x):
+        return x * torch.rsqrt((x**2).sum([2, 3]) + 1e-8).view(*x.shape[:2], 1, 1)
 
-    class Port(paddle.nn.Layer):
-        def forward(self, x):
-            return x * paddle.rsqrt((x * x).sum(axis=[1, 3], keepdim=True) + 1e-8)
+    def port_forward_(self, x):
+        return x * paddle.rsqrt((x * x).sum(axis=[1, 3], keepdim=True) + 1e-8)
+
+    Port, Demodulated = classes(port_forward_, demodulated)
 
     proof = prove(Port(), Demodulated(), np.random.default_rng(0).standard_normal((2, 3, 3, 5), "float32"))
     assert [mistake.fix.text for mistake in proof.mistakes] == ["axis=[2, 3]"], proof

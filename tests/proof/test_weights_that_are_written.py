@@ -3,7 +3,7 @@
 import paddle
 import pytest
 import torch
-from test_sceptics import numbers, pair
+from helpers import numbers, pair
 
 from padiff_shim import prove
 

@@ -7,7 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from test_sceptics import pair
+from helpers import classes, pair
 
 from padiff_shim import prove
 from padiff_shim.proof.findings import Cause
@@ -15,22 +15,15 @@ from padiff_shim.proof.findings import Cause
 INPUTS = torch.randn(3, 4, generator=torch.Generator().manual_seed(0))
 
 
-class Heads(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
-
-    def forward(self, x):
-        return {"left": torch.tanh(self.a(x)), "right": torch.sigmoid(self.b(x))}
+def heads(self, x):
+    return {"left": torch.tanh(self.a(x)), "right": torch.sigmoid(self.b(x))}
 
 
-class HeadsPort(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.a, self.b = paddle.nn.Linear(4, 4), paddle.nn.Linear(4, 4)
+def heads_port(self, x):
+    return {"l": paddle.tanh(self.a(x)), "r": paddle.nn.functional.sigmoid(self.b(x))}
 
-    def forward(self, x):
-        return {"l": paddle.tanh(self.a(x)), "r": paddle.nn.functional.sigmoid(self.b(x))}
+
+HeadsPort, Heads = classes(heads_port, heads, a=("Linear", 4, 4), b=("Linear", 4, 4))
 
 
 class BareHeads(HeadsPort):
@@ -110,22 +103,15 @@ def test_rows_that_paddle_takes_out_of_a_buffer_are_followed():
     assert "self.begin" in mistake.paddle.source
 
 
-class _Between(torch.nn.Module):
-    def __init__(self, between):
-        super().__init__()
-        self.a, self.b, self.between = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), between
-
-    def forward(self, x):
-        return self.b(self.between(torch.tanh(self.a(x) * 2.0)))
+def _between(self, x):
+    return self.b(self.between(torch.tanh(self.a(x) * 2.0)))
 
 
-class _BetweenPort(paddle.nn.Layer):
-    def __init__(self, between, factor):
-        super().__init__()
-        self.a, self.b, self.between, self.factor = paddle.nn.Linear(8, 8), paddle.nn.Linear(8, 8), between, factor
+def _between_port(self, x):
+    return self.b(self.between(paddle.tanh(self.a(x) * self.factor)))  # the only mistake
 
-    def forward(self, x):
-        return self.b(self.between(paddle.tanh(self.a(x) * self.factor)))  # the only mistake
+
+_BetweenPort, _Between = classes(_between_port, _between, a=("Linear", 8, 8), b=("Linear", 8, 8))
 
 
 def _halves(bytes_, concat):
@@ -161,8 +147,8 @@ def test_a_mistake_in_front_of_what_paddle_computes_by_itself(between):
     """Whole numbers and parts of complex ones are followed by what made them."""
     functions, x = BETWEEN[between], np.random.default_rng(0).standard_normal((4, 8)).astype("float32")
     torch.manual_seed(0)
-    assert prove(_BetweenPort(functions[1], 2.0), _Between(functions[0]), x, phase="forward")
-    proof = prove(_BetweenPort(functions[1], 1.5), _Between(functions[0]), x, phase="forward")
+    assert prove(_BetweenPort(between=functions[1], factor=2.0), _Between(between=functions[0]), x, phase="forward")
+    proof = prove(_BetweenPort(between=functions[1], factor=1.5), _Between(between=functions[0]), x, phase="forward")
     assert [(mistake.cause.name, mistake.paddle.source) for mistake in proof.mistakes] == [
         ("ATTRIBUTE", "return self.b(self.between(paddle.tanh(self.a(x) * self.factor)))  # the only mistake")
     ]
@@ -382,22 +368,15 @@ def test_a_result_of_the_same_numbers_in_another_order_is_named_where_it_is_made
     ]
 
 
-class _Masked(torch.nn.Module):
-    def __init__(self, made):
-        super().__init__()
-        self.a, self.made = torch.nn.Linear(6, 6), made
-
-    def forward(self, x):
-        return self.made(self.a(x))
+def _masked(self, x):
+    return self.made(self.a(x))
 
 
-class _MaskedPort(paddle.nn.Layer):
-    def __init__(self, made):
-        super().__init__()
-        self.a, self.made = paddle.nn.Linear(6, 6), made
+def _masked_port(self, x):
+    return self.made(self.a(x))
 
-    def forward(self, x):
-        return self.made(self.a(x))
+
+_MaskedPort, _Masked = classes(_masked_port, _masked, a=("Linear", 6, 6))
 
 
 ROWS = np.arange(6) % 2 == 0
@@ -418,7 +397,9 @@ MASKS = {
 @pytest.mark.parametrize("mask", MASKS)
 def test_another_mask_is_named_where_it_is_made(mask):
     original, port, cause = MASKS[mask]
-    proof = prove(_MaskedPort(port), _Masked(original), np.random.default_rng(1).standard_normal((6, 6)).astype("float32"))
+    proof = prove(
+        _MaskedPort(made=port), _Masked(made=original), np.random.default_rng(1).standard_normal((6, 6)).astype("float32")
+    )
     assert [(mistake.cause.name, mistake.paddle.line) for mistake in proof.mistakes] == [(cause, port.__code__.co_firstlineno)]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import classes
 
 import padiff_shim
 from padiff_shim import AlignmentVerdict, ArgumentError
@@ -28,13 +29,8 @@ LOSSES = (
 )
 
 
-class OriginalBlock(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.up, self.down = torch.nn.LayerNorm(D), torch.nn.Linear(D, 2 * D), torch.nn.Linear(2 * D, D)
-
-    def forward(self, x):
-        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+def original_block(self, x):
+    return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
 
 
 class OriginalModel(torch.nn.Module):
@@ -56,14 +52,13 @@ class OriginalModel(torch.nn.Module):
         return tokens
 
 
-class PortBlock(paddle.nn.Layer):
-    def __init__(self, approximate):
-        super().__init__()
-        self.approximate = approximate
-        self.norm, self.up, self.down = paddle.nn.LayerNorm(D), paddle.nn.Linear(D, 2 * D), paddle.nn.Linear(2 * D, D)
+def port_block(self, x):
+    return x + self.down(paddle.nn.functional.gelu(self.up(self.norm(x)), approximate=self.approximate))
 
-    def forward(self, x):
-        return x + self.down(paddle.nn.functional.gelu(self.up(self.norm(x)), approximate=self.approximate))
+
+PortBlock, OriginalBlock = classes(
+    port_block, original_block, norm=("LayerNorm", D), up=("Linear", D, 2 * D), down=("Linear", 2 * D, D)
+)
 
 
 class PortModel(paddle.nn.Layer):
@@ -71,7 +66,7 @@ class PortModel(paddle.nn.Layer):
         super().__init__()
         self.last = last
         self.words, self.head = paddle.nn.Embedding(WORDS, D), paddle.nn.Linear(D, WORDS)
-        self.blocks = paddle.nn.LayerList(PortBlock(approximate) for _ in range(2))
+        self.blocks = paddle.nn.LayerList(PortBlock(approximate=approximate) for _ in range(2))
 
     def forward(self, tokens):
         x = self.words(tokens)
@@ -308,7 +303,7 @@ def test_a_gradient_that_alone_differs_is_wrong_and_says_what_is_equal():
             return x + self.down(paddle.nn.functional.gelu(self.up(self.norm(x.detach()))))
 
     port = PortModel()
-    port.blocks = paddle.nn.LayerList(Detached(False) for _ in range(2))
+    port.blocks = paddle.nn.LayerList(Detached() for _ in range(2))
     report = padiff_shim.prove(port, OriginalModel(), TOKENS, loss=LOSSES).report(tokens=2)
     assert report.verdict is AlignmentVerdict.WRONG
     assert re.search("gradients alone.*forward, loss, generation", report.answer)

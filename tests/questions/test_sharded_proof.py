@@ -7,7 +7,7 @@ import paddle
 import pytest
 import ranks
 import torch
-from helpers import PATIENCE, ROOT
+from helpers import PATIENCE, ROOT, classes
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError
@@ -225,22 +225,15 @@ def test_gradients_that_hooks_add_up_in_float32():
     assert all((parameter.main_grad.numpy() == 1).all() for parameter in port.parameters())
 
 
-class Normed(paddle.nn.Layer):
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm = paddle.nn.Linear(4, 3), paddle.nn.BatchNorm1D(3)
-
-    def forward(self, x):
-        return self.norm(self.up(x))
+def normed(self, x):
+    return self.norm(self.up(x))
 
 
-class OriginalNormed(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm = torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3)
+def original_normed(self, x):
+    return self.norm(self.up(x))
 
-    def forward(self, x):
-        return self.norm(self.up(x))
+
+Normed, OriginalNormed = classes(normed, original_normed, up=("Linear", 4, 3), norm=("BatchNorm1D", 3))
 
 
 def test_running_statistics_are_weights_and_stay_what_they_were():
