@@ -59,6 +59,12 @@ def image() -> Any:
     return lambda side: ({"image": as_tensor(side, array)},) if side == "paddle" else (as_tensor(side, array),)
 
 
+def segformer(**config: Any) -> Any:
+    """The network of transformers' SegFormer, which gives what each of its stages makes."""
+    transformers = importlib.import_module("transformers")
+    return transformers.SegformerModel(transformers.SegformerConfig(**config, output_hidden_states=True))
+
+
 def both(port: Maker, original: Maker, inputs: Callable[[], Any]) -> tuple[Any, Any, Any]:
     stand_ins.declare_operators()
     stand_ins.older_names()
@@ -93,6 +99,11 @@ CONDITIONED = {
 }  # fmt: skip
 DIT = {"num_attention_heads": 2, "attention_head_dim": 16, "in_channels": 16, "num_layers": 1, "norm_num_groups": 8}
 VECTOR = {"input_size": 24, "embd_dim": 16}
+STAGES = {"depths": [1, 1, 1, 1], "mlp_ratios": [2, 2, 2, 2], "sr_ratios": [4, 2, 2, 1]}
+MIT = {**STAGES, "embed_dims": [8, 16, 24, 32], "num_heads": [1, 2, 3, 4], "qkv_bias": True}
+SEGFORMER = {**STAGES, "hidden_sizes": [8, 16, 24, 32], "num_attention_heads": [1, 2, 3, 4]}
+SPECTRUM = {"sr": 8000, "hop_length": 64, "verbose": False}
+TONES = {**SPECTRUM, "fmin": 220, "n_bins": 24}
 SMALL = images(2, 3, 32, 32)
 EPSILON = "LayerNorm's epsilon=1e-5 against 1e-6"
 
@@ -116,6 +127,10 @@ PAIRS = (
          ("timm.models.mobilevit:mobilevit_xxs", {"num_classes": 10}), images(1, 3, 64, 64), expected=DIFFERS, reason=EPSILON),
     pair("RegNetX-200MF", (f"{CLAS}.model_zoo.regnet:RegNetX_200MF", {"class_num": 10}),
          ("timm.models.regnet:regnetx_002", {"num_classes": 10}), SMALL),
+    pair("PVTv2-B0", (f"{CLAS}.model_zoo.pvt_v2:PVT_V2_B0", {"class_num": 10}),
+         ("timm.models.pvt_v2:pvt_v2_b0", {"num_classes": 10}), images(1, 3, 64, 64)),
+    pair("MiT", ("paddleseg.models.backbones.mix_transformer:MixVisionTransformer", {**MIT, "img_size": 64}),
+         ("ports.index:segformer", SEGFORMER), images(1, 3, 64, 64)),
     pair("ViT", ("ppim.models.vit:VisionTransformer", {**VIT, "class_dim": 10}),
          ("timm.models.vision_transformer:VisionTransformer", TIMM_VIT), SMALL, expected=DIFFERS, reason=EPSILON),
     pair("Mixer", ("ppim.models.mixer:MlpMixer", {
@@ -138,6 +153,9 @@ PAIRS = (
          images(1, 3, 16, 16), expected=DIFFERS, reason="latents multiplied by their magnitude"),
     *(pair(name, (f"ppvector.models.{module}:{name}", VECTOR), (f"mvector.models.{module}:{name}", VECTOR), images(2, 32, 24))
       for module, name in (("ecapa_tdnn", "EcapaTdnn"), ("tdnn", "TDNN"), ("campplus", "CAMPPlus"), ("resnet_se", "ResNetSE"))),
+    *(pair(name, (f"ppAudio.features:{name}", options), (f"nnAudio.features:{name}", options), images(2, 4000))
+      for name, options in (("STFT", {**SPECTRUM, "n_fft": 256}), ("MelSpectrogram", {**SPECTRUM, "n_fft": 256, "n_mels": 20}),
+                            ("CQT1992v2", TONES), ("VQT", TONES))),
     pair("SSIM", ("paddle_msssim:SSIM", {"data_range": 1.0}), ("pytorch_msssim:SSIM", {"data_range": 1.0}),
          by_side((2, 3, 24, 24), (2, 3, 24, 24))),
     pair("LPIPS", ("paddle_lpips:LPIPS", {"net": "alex", "pnet_rand": True, "pretrained": False, "verbose": False}),
