@@ -10,7 +10,14 @@ from typing import Any
 from .language import marked
 
 
-class Verdict(str, Enum):
+class Word(str, Enum):
+    """A word of a closed set, shown as it is."""
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+class Verdict(Word):
     """The verdict on two kernels' results for one tensor, from harmless to serious. :data:`MEANING` explains each.
 
     Attributes:
@@ -39,9 +46,6 @@ class Verdict(str, Enum):
     def __init__(self, word: str) -> None:
         self.severity = len(type(self).__members__)
 
-    def __str__(self) -> str:
-        return self.value
-
 
 MEANING = {
     Verdict.EQUAL: marked("the same numbers (0.0 counts as -0.0); one in N is audited against the oracle, for both may be wrong"),
@@ -65,7 +69,7 @@ NEGLIGIBLE, PARTLY, SCREENED, STEP, NO_KERNEL = "negligible", "partly", "screene
 ACCEPTED, REFUSED = "accepted", "refused"
 
 
-class Side(str, Enum):
+class Side(Word):
     """Whose kernel a verdict is about: Paddle's, Torch's, both, or neither.
 
     Example:
@@ -78,9 +82,6 @@ class Side(str, Enum):
     TORCH = "torch"
     BOTH = "both"
     NONE = "none"
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import paddle
@@ -20,6 +19,7 @@ from ..recording.tensors import md5
 from ..runs.run import command
 from ..text import joined, many, tr
 from ..trees import as_array
+from ..verdicts import Word
 from .agreement import named
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .proof import Ran
 
 
-class AlignmentVerdict(str, Enum):
+class AlignmentVerdict(Word):
     """The conclusion of an alignment; true in a condition if the port is right.
 
     Attributes:
@@ -48,9 +48,6 @@ class AlignmentVerdict(str, Enum):
     NOT_TRAINABLE = "RIGHT_NOT_TRAINABLE"
     WRONG = "WRONG"
     NOT_KNOWN = "NOT_KNOWN"
-
-    def __str__(self) -> str:
-        return self.value
 
     def __bool__(self) -> bool:
         return self in (AlignmentVerdict.RIGHT, AlignmentVerdict.NOT_TRAINABLE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..measure.distance import Distance
 from ..present import document as doc
-from ..text import joined, many, shown, tr
+from ..text import joined, many, shown, tr, with_fields
 from .aligned import AlignedDtype
 from .distances import SIDES, DriftRow
 from .findings import ProofVerdict, StepRow
@@ -34,9 +34,15 @@ def alignment_document(alignment: Alignment) -> doc.Document:
     dtypes = alignment.dtypes
     sections = [part for aligned in dtypes for part in _forward(aligned)]
     sections += [_losses(dtypes)]
-    sections += [_gradients(aligned) for aligned in dtypes]
+    titles = (
+        tr("Gradients in {dtype}: {same} of {all} bits equal"),
+        tr("Optimizer states in {dtype}: {same} of {all} bits equal"),
+    )
+    sections += [_worst(aligned.dtype, titles[0], tr("parameter"), aligned.gradients) for aligned in dtypes]
     sections += [_training(aligned) for aligned in dtypes]
-    sections += [part for aligned in dtypes for part in (_optimizer_states(aligned), _hashes(aligned))]
+    sections += [
+        part for aligned in dtypes for part in (_worst(aligned.dtype, titles[1], tr("state"), aligned.states), _hashes(aligned))
+    ]
     tips = [tr("proof.bits(), or --bits: the lines where the bits part, and what to write")] * any(
         aligned.proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING for aligned in dtypes
     )
@@ -252,20 +258,13 @@ def _loss(loss: float | None, original: float | None) -> tuple[str, str]:
     return f"{loss:.9g}", f"{apart:+.2e}" if apart else "0"
 
 
-def _gradients(aligned: AlignedDtype) -> doc.Part:
-    rows = aligned.gradients
+def _worst(dtype: str, title: str, name: str, rows: Sequence[DriftRow]) -> doc.Part:
+    """Gradients, or what optimizers keep; where not all are shown, the largest relative differences."""
     same = sum(row.substituted.identical for row in rows)
-    title = tr("Gradients in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
+    title = with_fields(title, dtype=dtype, same=same, all=len(rows))
     relatives = [(row.substituted.relative_max, None if row.native is None else row.native.relative_max) for row in rows]
     rank = sorted(range(len(rows)), key=lambda place: tuple(-(apart or 0.0) for apart in relatives[place]))
-    return doc.Section(title, [_table(tr("parameter"), rows, GRADIENTS, rank)] if rows else [], folded=True)
-
-
-def _optimizer_states(aligned: AlignedDtype) -> doc.Part:
-    rows = aligned.states
-    same = sum(row.substituted.identical for row in rows)
-    title = tr("Optimizer states in {dtype}: {same} of {all} bits equal", dtype=aligned.dtype, same=same, all=len(rows))
-    return doc.Section(title, [_table(tr("state"), rows, GRADIENTS)] if rows else [], folded=True)
+    return doc.Section(title, [_table(name, rows, GRADIENTS, rank)] if rows else [], folded=True)
 
 
 def _hashes(aligned: AlignedDtype) -> doc.Part:

@@ -20,12 +20,6 @@ Array = np.ndarray[Any, Any]
 SIDES = ("native", "substituted", "float64")
 
 
-KINDS = (
-    *(marked("layer"), marked("call"), marked("output")),
-    *(marked("gradient of layer"), marked("gradient of input"), marked("gradient of parameter"), marked("optimizer state")),
-)
-
-
 @dataclass(frozen=True)
 class DriftRow:
     """A tensor, and how far the port's is from the original's in each pair of runs.
@@ -138,7 +132,9 @@ def outcomes_of(
 
 def layer_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     """Each call of each pair of layers, in the order in which the original's layers end."""
-    return _rows(_of_layers("layer", mapping, outcomes["torch"], {run: outcome.layers for run, outcome in outcomes.items()}))
+    return _rows(
+        _of_layers(marked("layer"), mapping, outcomes["torch"], {run: outcome.layers for run, outcome in outcomes.items()})
+    )
 
 
 def output_rows(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
@@ -146,7 +142,7 @@ def output_rows(outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
     tensors = list[Measured]()
     for original, port in agreement.output_pairs(outcomes["torch"], outcomes["substituted"]):
         arrays = {run: outcome.outputs.get(original if run.startswith("torch") else port) for run, outcome in outcomes.items()}
-        tensors.append(("output", (port, original), 0, arrays))
+        tensors.append((marked("output"), (port, original), 0, arrays))
     return _rows(tensors)
 
 
@@ -154,7 +150,9 @@ def state_rows(mapping: Weights, original: States, port: States, native: States)
     """What optimizers keep behind the last step of a training, by its name in Paddle; ``native``: nothing where it fails."""
     runs = {"torch": original, "substituted": port, "native": native}
     tables = {state: {run: states[state] for run, states in runs.items() if state in states} for state in original}
-    return _rows(row for state, table in tables.items() for row in _of_weights("optimizer state", mapping, table, f" {state}"))
+    return _rows(
+        row for state, table in tables.items() for row in _of_weights(marked("optimizer state"), mapping, table, f" {state}")
+    )
 
 
 def gradient_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
@@ -163,11 +161,13 @@ def gradient_rows(mapping: Weights, outcomes: Mapping[str, RunOutcome]) -> list[
         outcomes = {run: outcome for run, outcome in outcomes.items() if run != "native"}
     of_layers = {run: outcome.of_layers for run, outcome in outcomes.items()}
     of_inputs = (
-        ("gradient of input", (name, name), 0, {run: outcome.of_inputs.get(name) for run, outcome in outcomes.items()})
+        (marked("gradient of input"), (name, name), 0, {run: outcome.of_inputs.get(name) for run, outcome in outcomes.items()})
         for name in outcomes["torch"].of_inputs
     )
-    of_weights = _of_weights("gradient of parameter", mapping, {run: outcome.gradients for run, outcome in outcomes.items()})
-    layers = [*_of_layers("gradient of layer", mapping, outcomes["torch"], of_layers)]
+    of_weights = _of_weights(
+        marked("gradient of parameter"), mapping, {run: outcome.gradients for run, outcome in outcomes.items()}
+    )
+    layers = [*_of_layers(marked("gradient of layer"), mapping, outcomes["torch"], of_layers)]
     return _rows((*reversed(layers), *of_inputs, *of_weights))
 
 

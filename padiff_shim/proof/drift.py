@@ -267,7 +267,7 @@ def _calls(folder: Path, outcomes: Mapping[str, RunOutcome]) -> list[DriftRow]:
             continue
         rows.append(
             DriftRow(
-                "call", f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
+                marked("call"), f"{row.a.name} ({row.a.layer})" if row.a.layer else row.a.name, row.b.function, 0, row.a.site,
                 None if native is None else native.apart, shim.apart, None if double is None else double.apart,
             )
         )  # fmt: skip

@@ -5,15 +5,15 @@ from __future__ import annotations
 import linecache
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
 
 from ..dispatch.call_site import CallSite, at_line
 from ..present.annotations import Patch
 from ..text import marked, tr
+from ..verdicts import Word
 from .trace import TraceCall
 
 
-class ProofVerdict(str, Enum):
+class ProofVerdict(Word):
     """What a proof says of a port; true in a condition if the code is right.
 
     Attributes:
@@ -39,14 +39,11 @@ class ProofVerdict(str, Enum):
     INPUTS_DIFFER = "INPUTS_DIFFER"
     NOT_COMPARABLE = "NOT_COMPARABLE"
 
-    def __str__(self) -> str:
-        return self.value
-
     def __bool__(self) -> bool:
         return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
 
 
-class Cause(str, Enum):
+class Cause(Word):
     """Why two programs part, in a few words."""
 
     ATTRIBUTE = marked("another attribute")
@@ -79,9 +76,6 @@ class Cause(str, Enum):
     RANK_GRADIENTS = marked("gradients are not combined over ranks")
     GRADIENT_SCALE = marked("gradients by another factor")
     RANK_RESULT = marked("another result of the ranks")
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True)

@@ -156,13 +156,12 @@ class Ends(contextlib.AbstractContextManager["Ends"]):
 def _of_the_program() -> bool:
     """Whether a function of the program, and none of ours, has called Paddle."""
     frame = sys._getframe(1)
-    while frame is not None and (frame.f_code.co_filename == __file__ or _is_paddles(frame.f_code.co_filename)):
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file != __file__ and (file.startswith(_OURS) or not is_library(file)):
+            return not file.startswith(_OURS)
         frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and not frame.f_code.co_filename.startswith(_OURS)
-
-
-def _is_paddles(file: str) -> bool:
-    return is_library(file) and not file.startswith(_OURS)
+    return False
 
 
 @contextlib.contextmanager

@@ -31,6 +31,8 @@ from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Tryin
 from .trace import Forced, Model, Onlooker, Tables, Tensor
 from .updates import Recipe, unscaling_float64
 
+Within = contextlib.AbstractContextManager[Any]  # what a run happens in
+Seen = Callable[[RunOutcome], None]  # gets the outcome of each step of a training
 _Answer = TypeVar("_Answer")
 
 # ---- What a model is called with.
@@ -599,9 +601,7 @@ class ModelSide:
         return self._inputs.of(self.framework, self.dtype(), wide=self.wider if wide else "", step=step, device=self._device())
 
     @contextlib.contextmanager
-    def _running(
-        self, model: Model, outcome: RunOutcome, *, wide: bool, within: contextlib.AbstractContextManager[Any] | None
-    ) -> Iterator[None]:
+    def _running(self, model: Model, outcome: RunOutcome, *, wide: bool, within: Within | None) -> Iterator[None]:
         """What a run happens in: hooks on layers, equal seeds, the copy's dtype, kernels, aligned draws."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._state_of(model).attributes_restored())
@@ -648,15 +648,7 @@ class ModelSide:
         if not outcome.unlike:
             outcome.statistics = {name: copied(tensor) for name, tensor in self._state_of(model).written().items()}
 
-    def train(
-        self,
-        recipe: Recipe,
-        steps: int,
-        seen: Callable[[RunOutcome], None],
-        *,
-        wide: bool = False,
-        within: contextlib.AbstractContextManager[Any] | None = None,
-    ) -> None:
+    def train(self, recipe: Recipe, steps: int, seen: Seen, *, wide: bool = False, within: Within | None = None) -> None:
         """Train for some steps; then the model is what it was.
 
         Args:
@@ -991,15 +983,7 @@ class PaddleSide(ModelSide):
             forget(parameter)
         super().forget_wide()
 
-    def train(
-        self,
-        recipe: Recipe,
-        steps: int,
-        seen: Callable[[RunOutcome], None],
-        *,
-        wide: bool = False,
-        within: contextlib.AbstractContextManager[Any] | None = None,
-    ) -> None:
+    def train(self, recipe: Recipe, steps: int, seen: Seen, *, wide: bool = False, within: Within | None = None) -> None:
         """The same; trained weights have copies of their own."""
         lender, self.lender = self.lender, None
         self.forget_copies()

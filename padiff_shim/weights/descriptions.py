@@ -237,7 +237,7 @@ class _Statements:
             pairs += _pairs_of(target.slots[name], [(source.slots[key], part) for key, part in parts], source is self._sides[0])
         alone = []
         for line in lines:
-            ends = (_right(line), _left(line)) if self._reverse else (_left(line), _right(line))
+            ends = _ends(line, self._reverse)
             for library, names_, other in ((source, ends[0], ends[1]), (target, ends[1], ends[0])):
                 if other == ["_"]:
                     alone += [name for pattern in map(_pattern, names_) for name in library.slots if pattern.fullmatch(name)]
@@ -245,8 +245,8 @@ class _Statements:
 
     def _directed(self) -> tuple[_Vocabulary, _Vocabulary]:
         """(source, target) of the statements: the source has the names on their left. Adds names with fitting prefixes."""
-        ends = [[_pattern(name) for line in self._lines for name in names_of(line) if name != "_"] for names_of in (_left, _right)]
-        spoken = ends[::-1] if self._reverse else ends
+        ends = [_ends(line, self._reverse) for line in self._lines]
+        spoken = [[_pattern(name) for names in side for name in names if name != "_"] for side in zip(*ends)]
         fits = []
         for source, target in (self._sides, self._sides[::-1]):
             tries = [_Vocabulary(library.side) for library in (source, target)]
@@ -486,7 +486,7 @@ def _applicable(lines: Iterable[str], source: _Vocabulary, target: _Vocabulary, 
     """The statements whose sources exist; in PaddleFormers one list serves several kinds of a model."""
     made: list[str] = []
     for line in lines:
-        ends = (_right(line), _left(line)) if reverse else (_left(line), _right(line))
+        ends = _ends(line, reverse)
         known = [name == "_" or name in made or source.holds(_pattern(name)) for name in ends[0]]
         wanted = any(name == "_" or target.holds(_pattern(name)) for name in ends[1])
         if all(known):
@@ -496,13 +496,12 @@ def _applicable(lines: Iterable[str], source: _Vocabulary, target: _Vocabulary, 
             yield line
 
 
-def _left(line: str) -> list[str]:
-    return [name.strip().removesuffix("^T") for name in line.partition("->")[0].split(",")]
-
-
-def _right(line: str) -> list[str]:
-    words = [word.strip() for word in line.partition("->")[2].split(",")]
-    return list(itertools.takewhile(lambda word: "=" not in word and word not in _ATTRIBUTES, words))
+def _ends(line: str, reverse: bool) -> tuple[list[str], list[str]]:
+    """The names of a statement's sources, and of its targets."""
+    left, right = ([word.strip() for word in side.split(",")] for side in line.partition("->")[::2])
+    names = list(itertools.takewhile(lambda word: "=" not in word and word not in _ATTRIBUTES, right))
+    ends = [name.removesuffix("^T") for name in left], names
+    return ends[::-1] if reverse else ends
 
 
 def _pattern(name: str) -> re.Pattern[str]:

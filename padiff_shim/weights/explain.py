@@ -70,11 +70,7 @@ def _listed(things: Sequence[_Thing], line: Callable[[_Thing], str]) -> list[str
 
 def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
     """Weights without partner in layers that belong together, of one role: their shapes do not fit."""
-    layers = (
-        mapping.layers
-        if mapping.src == "torch"
-        else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
-    )
+    layers = mapping.layers_of(mapping.src)
     free = {tree.place_of(weight.name): weight for weight in mapping.left[1]}
     for weight in mapping.left[0]:
         layer, what = tree.place_of(weight.name)
@@ -106,11 +102,7 @@ def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSid
     if fitting:
         near = _nearest(weight.name, [candidate.name for candidate in fitting]) or [candidate.name for candidate in fitting[:3]]
         return tr(": of this shape and free: {near}", near=", ".join(near))
-    layers = (
-        mapping.layers
-        if side.framework == "torch"
-        else {paddle_name: torch_name for torch_name, paddle_name in mapping.layers.items()}
-    )
+    layers = mapping.layers_of(side.framework)
     layer = tree.parent(weight.name)
     if layer in layers and layer:
         return tr(": its layer's partner, {layers}, has no weight for it", layers=layers[layer])

@@ -22,13 +22,15 @@ from .tree import Blocks, Slot, WeightSide, permute, reordered, select, take
 def by_parts(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[Pair]:
     """The pairs that ``split``, ``concat``, ``unstack`` and ``stack`` ask for."""
     pairs: list[Pair] = []
-    for rule in rules.making_pairs():
+    for rule in rules.rules:
+        transform = rule.transform
+        if not isinstance(transform, (Parts, Stack)):
+            continue
         for whole, other in ((torch_side, paddle_side), (paddle_side, torch_side)):
             for name in list(whole.weights):
                 for values, ending in _spoken(rule.pattern, name):
                     weight = _Whole(name, whole, other, values, ending)
-                    stacked = isinstance(rule.transform, Stack)
-                    pairs += weight.stacked(rule.transform) if stacked else weight.parts(rule.transform)
+                    pairs += weight.stacked(transform) if isinstance(transform, Stack) else weight.parts(transform)
                     rule.applied.append(name)
     return pairs
 

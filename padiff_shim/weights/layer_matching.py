@@ -11,6 +11,7 @@ equal values are (``proof.match``). Layers have neither order nor values that bo
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
@@ -36,14 +37,9 @@ class Candidates:
     ordered: bool
     trusted: bool = False  # whether the scopes are paired by name
 
-    def put_back(self, ts: list[LayerNode], ps: list[LayerNode]) -> None:
-        """Add layers that found no partner in a pair of layers, at their places in the order of construction."""
-        self.ts = sorted(self.ts + ts, key=lambda node: node.place)
-        self.ps = sorted(self.ps + ps, key=lambda node: node.place)
-
     def name(self, node: LayerNode) -> str:
         """A layer's name in the scope."""
-        # A layer's name in a scope; a unit of one bare weight has the weight's name
+        # A unit of one bare weight has the weight's name
         scope = self.tscope if any(node is torch_node for torch_node in self.ts) else self.pscope
         inner = node.slots[0].weight if node.virtual and len(node.slots) == 1 and not node.kind else None
         return tree.relative(inner.name, scope) if inner else "" if node.path == scope else tree.relative(node.path, scope)
@@ -139,11 +135,6 @@ def is_number(name: str) -> bool:
     return all(word.isdigit() for word in tree.words_of(name))
 
 
-def own_names(pool: Candidates) -> Pairs:
-    """The layers whose own names have the same telling words, if no other layer of their side has them."""
-    return [(torch, paddle, "") for torch, paddle in unique_pairs(pool.ts, pool.ps, lambda node: _own_words(node, pool))]
-
-
 def assign(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates, ranks: BuildOrder) -> Pairs:
     """Pair layers that could each be the other's partner."""
     if len(ts) != len(ps):
@@ -176,12 +167,6 @@ def assign(ts: list[LayerNode], ps: list[LayerNode], pool: Candidates, ranks: Bu
 def _own_words(node: LayerNode, pool: Candidates) -> frozenset[str]:
     """The telling words of a layer's own name, without those of the layers around it."""
     return tree.telling_words(tree.last_name(pool.name(node)))
-
-
-def same_name(torch: LayerNode, paddle: LayerNode, pool: Candidates) -> bool:
-    """Whether two layers have one name in their scopes that is more than a number."""
-    name = pool.name(torch)
-    return tree.words_of(name) == tree.words_of(pool.name(paddle)) and not is_number(name)
 
 
 class BuildOrder:
@@ -325,7 +310,8 @@ class Matcher:
         """Pair what can be paired; units without partner inside two layers come back into the pool."""
         paired = False
         for torch, paddle, note in pairs:
-            named = pool.trusted or note == NAMES or same_name(torch, paddle, pool)
+            name, other = pool.name(torch), pool.name(paddle)
+            named = pool.trusted or note == NAMES or (tree.words_of(name) == tree.words_of(other) and not is_number(name))
             share = None if named else self.ranks.share(torch, paddle)
             if (share is not None and share < 0.5) or not agree(torch, paddle) or not self.fits(torch, paddle, wholly):
                 continue
@@ -333,7 +319,9 @@ class Matcher:
             pool.ts.remove(torch)
             pool.ps.remove(paddle)
             torch_left, paddle_left = self.pair(torch, paddle, note, named)
-            pool.put_back(torch_left, paddle_left)
+            # What found no partner there goes to its place in the order of construction
+            pool.ts = sorted(pool.ts + torch_left, key=lambda node: node.place)
+            pool.ps = sorted(pool.ps + paddle_left, key=lambda node: node.place)
         return paired
 
     def pair(
@@ -394,8 +382,9 @@ class Matcher:
         return not before
 
     def by_own_words(self, pool: Candidates) -> bool:
-        """Layers whose own names have the same words, whatever the layers around them are called."""
-        return self.take(pool, own_names(pool))
+        """Layers whose own names have the same telling words, which no other layer of their side has."""
+        pairs = unique_pairs(pool.ts, pool.ps, lambda node: _own_words(node, pool))
+        return self.take(pool, [(torch, paddle, "") for torch, paddle in pairs])
 
     def singly(self, pool: Candidates) -> bool:
         """Split layers of the user's own classes into single weights."""
@@ -437,14 +426,6 @@ def _without(nodes: list[LayerNode], taken: Slot) -> None:
             nodes[place] = LayerNode(node.path, node.type, node.kind, others, virtual=True, place=node.place)
 
 
-Owners = dict[LayerNode, list[str]]  # names of the weights that each layer holds itself
-
-
-def owners(side: WeightSide) -> Owners:
-    """The names of every layer's own weights."""
-    return {node: [slot.weight.name for slot in node.slots if slot.weight] for node in side.root.walk()}
-
-
 class Correspondence:
     """Which layers of two models belong together: those with weights, then those around them, then those without weights.
 
@@ -453,7 +434,10 @@ class Correspondence:
 
     def __init__(self, torch: WeightSide, paddle: WeightSide) -> None:
         self.sides = torch, paddle
-        self.owned = owners(torch), owners(paddle)
+        # The names of the weights that each layer holds itself
+        self.owned = [
+            {node: [slot.weight.name for slot in node.slots if slot.weight] for node in side.root.walk()} for side in self.sides
+        ]
         self.of: dict[LayerNode, LayerNode] = {}
         self.back: dict[LayerNode, LayerNode] = {}
 
@@ -482,12 +466,14 @@ class Correspondence:
 
     def by_content(self, pairs: list[tuple[str, str]]) -> None:
         """Layers that hold exactly the same weights, the outermost first."""
-        contents: list[dict[LayerNode, frozenset[int]]] = []
+        contents: list[dict[LayerNode, frozenset[int]]] = []  # the indices of all pairs below a layer
         for place, side in enumerate(self.sides):
-            indices: dict[str, set[int]] = {}
+            indices: dict[str, list[int]] = {}
             for index, pair in enumerate(pairs):
-                indices.setdefault(pair[place], set()).add(index)
-            contents.append(_contents(side.root, self.owned[place], indices))
+                indices.setdefault(pair[place], []).append(index)
+            own = {node: [index for name in names for index in indices.get(name, ())] for node, names in self.owned[place].items()}
+            inside = ((node, [own.get(layer, ()) for layer in node.walk()]) for node in side.root.walk())
+            contents.append({node: frozenset(itertools.chain.from_iterable(below)) for node, below in inside})
         waiting: dict[tuple[frozenset[int], bool], list[LayerNode]] = {}
         for node, content in contents[1].items():
             if node not in self.back:
@@ -506,7 +492,7 @@ class Correspondence:
         for kind in dict.fromkeys(_type(node) for node in ts):
             torch_nodes, paddle_nodes = [n for n in ts if _type(n) == kind], [n for n in ps if _type(n) == kind]
             as_many = len(torch_nodes) == len(paddle_nodes)
-            in_order = as_many and {_words_of(n) for n in torch_nodes} != {_words_of(n) for n in paddle_nodes}
+            in_order = as_many and {n.words for n in torch_nodes} != {n.words for n in paddle_nodes}
             pairs = zip(torch_nodes, paddle_nodes) if in_order else _equal_names(torch_nodes, paddle_nodes, numbers=as_many)
             for torch_node, paddle_node in pairs:
                 self.add(torch_node, paddle_node)
@@ -521,29 +507,11 @@ class Correspondence:
         return any(self.owned[side].get(layer) for layer in node.walk())
 
 
-def _contents(root: LayerNode, owned: Owners, indices: dict[str, set[int]]) -> dict[LayerNode, frozenset[int]]:
-    """{layer: the indices of all pairs below it}, from the root on."""
-    contents: dict[LayerNode, frozenset[int]] = {}
-
-    def fill(node: LayerNode) -> frozenset[int]:
-        contents[node] = frozenset()  # keeps the order of construction
-        own_indices = {index for name in owned.get(node, ()) for index in indices.get(name, ())}
-        contents[node] = frozenset(own_indices.union(*(fill(child) for child in node.children)))
-        return contents[node]
-
-    fill(root)
-    return contents
-
-
 def _type(node: LayerNode) -> str:
     return {"silu": "swish", "hardswish": "hardswish"}.get(node.type.lower(), node.type.lower())
 
 
 def _equal_names(ts: list[LayerNode], ps: list[LayerNode], numbers: bool = False) -> list[tuple[LayerNode, LayerNode]]:
-    of_p = {_words_of(node): node for node in ps}
-    named = [node for node in ts if _words_of(node) in of_p and (numbers or not is_number(tree.last_name(node.path)))]
-    return [(node, of_p[_words_of(node)]) for node in named]
-
-
-def _words_of(node: LayerNode) -> tuple[str, ...]:
-    return tree.words_of(tree.last_name(node.path))
+    of_p = {node.words: node for node in ps}
+    named = [node for node in ts if node.words in of_p and (numbers or not is_number(tree.last_name(node.path)))]
+    return [(node, of_p[node.words]) for node in named]

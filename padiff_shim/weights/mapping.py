@@ -62,11 +62,6 @@ class UnequalPair:
         )
 
 
-def _finding(unequal: UnequalPair) -> Finding:
-    where, numbers = unequal.pair.paddle or unequal.pair.torch, {"max_abs": unequal.largest}
-    return Finding(f"weights: {unequal.finding}", "error", str(unequal), where=where, numbers=numbers)
-
-
 @dataclass(repr=False)
 class WeightCheck(Presented):
     """The result of :meth:`Mapping.check`; true if all pairs are equal bit for bit.
@@ -98,7 +93,16 @@ class WeightCheck(Presented):
     @property
     def findings(self) -> list[Finding]:
         """The pairs that differ, each by its name."""
-        return [_finding(each) for each in self.differences]
+        return [
+            Finding(
+                f"weights: {each.finding}",
+                "error",
+                str(each),
+                where=each.pair.paddle or each.pair.torch,
+                numbers={"max_abs": each.largest},
+            )
+            for each in self.differences
+        ]
 
     def content(self) -> Document:
         """The answer, and a line for each pair that differs."""
@@ -261,6 +265,10 @@ class Mapping(Presented):
     def unmatched_dst(self) -> list[str]:
         """Names of the target's weights that have no partner."""
         return [weight.name for weight in self.left[1]]
+
+    def layers_of(self, framework: str) -> dict[str, str]:
+        """Names of that framework's layers -> names of the other's."""
+        return self.layers if framework == "torch" else {partner: name for name, partner in self.layers.items()}
 
     def tied_apart(self, framework: str) -> Iterator[list[Pair]]:
         """The pairs of each weight that is one tensor on that side, and several on the other: a training makes these differ."""

@@ -645,13 +645,9 @@ def _siblings(nodes: list[LayerNode], side: str, letters: tuple[str, ...]) -> It
     """One layer for each letter, of one parent."""
     for parent in dict.fromkeys(tree.parent(node.path) for node in nodes):
         inside = [node for node in nodes if tree.parent(node.path) == parent and _linear(node, side)]
-        called = [[node for node in inside if letter in _own(node)] for letter in letters]
+        called = [[node for node in inside if letter in node.words] for letter in letters]
         if all(len(alone) == 1 for alone in called) and len({id(alone[0]) for alone in called}) == len(letters):
             yield [alone[0] for alone in called]
-
-
-def _own(node: LayerNode) -> tuple[str, ...]:
-    return tree.words_of(tree.last_name(node.path))
 
 
 def _linear(node: LayerNode, side: str) -> dict[str, Slot]:
@@ -671,8 +667,7 @@ def _is_fused(node: LayerNode, side: str, letters: tuple[str, ...], wanted: tupl
     """Whether a layer's own name may be that of a fused projection."""
     if not node.is_unit or not node.slots or not _linear(node, side) or any(slot.steps for slot in node.slots):
         return False
-    words = _own(node)
-    return any(word in wanted for word in words) and {word for word in words if word in letters} in (set(), set(letters))
+    return any(word in wanted for word in node.words) and {*node.words} & {*letters} in (set(), set(letters))
 
 
 def _adds_up(whole: LayerNode, parts: list[LayerNode], side: str) -> bool:

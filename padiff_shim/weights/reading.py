@@ -150,20 +150,14 @@ def kind_of(layer: Any, framework: str) -> str:
     kind = type(layer)
     known = _KNOWN[framework].get(kind)
     if known is None:
-        known = _KNOWN[framework][kind] = _kind_of_class(kind, framework)
+        bases = (base.__name__ for base in kind.__mro__ if base.__module__.partition(".")[0] == framework)
+        known = _KNOWN[framework][kind] = next((KINDS[framework][name] for name in bases if name in KINDS[framework]), "")
     if known or framework != "torch" or kind.__name__ != "Conv1D":
         return known
     return "linear" if getattr(getattr(layer, "weight", None), "ndim", 0) == 2 else ""  # that of transformers' GPT-2
 
 
 _KNOWN: dict[str, weakref.WeakKeyDictionary[type, str]] = {framework: weakref.WeakKeyDictionary() for framework in KINDS}
-
-
-def _kind_of_class(kind: type, framework: str) -> str:
-    for base in kind.__mro__:
-        if base.__module__.partition(".")[0] == framework and base.__name__ in KINDS[framework]:
-            return KINDS[framework][base.__name__]
-    return ""
 
 
 def holds_in_out(layer: Any, framework: str) -> bool:

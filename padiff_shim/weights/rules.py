@@ -213,11 +213,6 @@ class PatternRule:
     applied: list[str] = field(default_factory=list)
 
     @property
-    def makes_pairs(self) -> bool:
-        """Whether the rule names weights that belong together."""
-        return isinstance(self.transform, (Parts, Stack))
-
-    @property
     def changes(self) -> bool:
         """Whether the rule changes the values of pairs."""
         return callable(self.transform) or isinstance(self.transform, Reordered)
@@ -270,10 +265,6 @@ class Rules:
     def left_out(self, name: str) -> bool:
         """Whether a rule leaves a weight out."""
         return any(rule.transform is None and covers(rule.pattern, name) for rule in self.rules)
-
-    def making_pairs(self) -> Iterator[PatternRule]:
-        """The rules that name weights that belong together."""
-        return (rule for rule in self.rules if rule.makes_pairs)
 
     def changing(self, torch: str, paddle: str) -> Transform | Reordered | None:
         """The transform of a pair's values; the first rule that covers the pair counts."""

@@ -276,7 +276,15 @@ class _Draft:
         matcher.slots += by_changes(self.rules, self.source, free[self.source.framework], free[self.target.framework], layers)
 
     def _left(self, pairs: Iterable[Pair], side: WeightSide) -> list[Weight]:
-        return _left(self.weights[side.framework], pairs, side.framework, self.out)
+        """The weights that lack a pair for all of their elements, and are neither tied to a paired weight nor optional."""
+        covered: dict[Any, int] = {}
+        for pair in pairs:
+            slot = pair.slot(side.framework)
+            if slot.weight is not None:
+                size = slot.weight.size if pair.rule is not None or not slot.steps else slot.size
+                covered[slot.weight.key] = covered.get(slot.weight.key, 0) + max(size, 1)
+        wanted = (weight for name, weight in self.weights[side.framework].items() if name not in self.out and not weight.optional)
+        return [weight for weight in wanted if weight.key not in covered or covered[weight.key] < weight.size]
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -394,12 +402,11 @@ class _Draft:
         """Pairs in order of the source."""
         framework = self.source.framework
         order = {name: place for place, name in enumerate(self.weights[framework])}
-        return sorted(pairs, key=lambda pair: (order.get(pair.name(framework), len(order)), _place(pair.slot(framework))))
 
+        def place(pair: Pair) -> tuple[int, list[tuple[int, ...]]]:
+            return order.get(pair.name(framework), len(order)), [step.numbers for step in pair.slot(framework).steps]
 
-def _place(slot: Slot) -> tuple[tuple[int, ...], ...]:
-    """The key that orders the parts of one weight."""
-    return tuple(step.numbers for step in slot.steps)
+        return sorted(pairs, key=place)
 
 
 def _extras(growing: Correspondence) -> list[Pair]:
@@ -411,21 +418,6 @@ def _extras(growing: Correspondence) -> list[Pair]:
             if other is not None:
                 pairs.append(Pair(slot, other))
     return pairs
-
-
-def _left(weights: dict[str, Weight], pairs: Iterable[Pair], framework: str, out: set[str]) -> list[Weight]:
-    """The weights that lack a pair for all of their elements, and are neither tied to a paired weight nor optional."""
-    covered: dict[Any, int] = {}
-    for pair in pairs:
-        slot = pair.slot(framework)
-        if slot.weight is not None:
-            size = slot.weight.size if pair.rule is not None or not slot.steps else slot.size
-            covered[slot.weight.key] = covered.get(slot.weight.key, 0) + max(size, 1)
-    return [
-        weight
-        for name, weight in weights.items()
-        if name not in out and not weight.optional and (weight.key not in covered or covered[weight.key] < weight.size)
-    ]
 
 
 def _say_ties(mapping: Mapping, weights: dict[str, dict[str, Weight]]) -> None:

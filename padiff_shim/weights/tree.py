@@ -321,6 +321,11 @@ class LayerNode:
         for place, node in enumerate(self.walk()):
             node.place = place
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of its own name."""
+        return words_of(last_name(self.path))
+
     def walk(self) -> Iterator[LayerNode]:
         """Itself and all layers below, in order of construction, as they are now."""
         waiting, nodes = [self], []

@@ -80,7 +80,6 @@ def _made(name: str, pairs: list[Pair], src: WeightSide, dst: WeightSide) -> Wri
         raise TransferError("{name} cannot be written: it was made in torch.inference_mode()", name=name)
     if any(stride == 0 and size > 1 for stride, size in zip(target.stride(), target.shape)):
         raise TransferError("{name} cannot be written: several of its elements share memory (it was expanded)", name=name)
-    target = target
     pair, slot = pairs[0], pairs[0].slot(dst.framework)
     if len(pairs) == 1 and (not slot.steps if pair.rule is None else slot.whole):
         value = _value(pair, src, dst.framework)
@@ -370,7 +369,13 @@ class Trials:
         numbers = np.random.default_rng(0).standard_normal((2, 5, width)).astype("float32")
         for count in (1, 3):  # x, or query, key and value
             yield (_tensors("torch", numbers, count), {}), (_tensors("paddle", numbers, count), {})
-        rows = [weights.shape[0] for side in (self.torch_side, self.paddle_side) for weights in _embeddings(side)]
+        embeddings = (
+            side.objects.get(node.path)
+            for side in (self.torch_side, self.paddle_side)
+            for node in side.root.walk()
+            if node.kind == "embedding"
+        )
+        rows = [layer.weight.shape[0] for layer in embeddings if layer is not None]
         words = np.random.default_rng(0).integers(0, min(rows, default=1), (2, 5))
         for values in (numbers, words) if rows else (numbers,):
             for around in self._around(scope):
@@ -543,15 +548,6 @@ def _chain(path: str) -> list[str]:
         path = tree.parent(path)
         chain.append(path)
     return chain
-
-
-def _embeddings(side: WeightSide) -> Iterator[Any]:
-    """The weights of a model's embeddings."""
-    for node in side.root.walk():
-        if node.kind == "embedding":
-            layer = side.objects.get(node.path)
-            if layer is not None:
-                yield layer.weight
 
 
 def _tensors(framework: str, values: np.ndarray[Any, Any], count: int) -> tuple[Any, ...]:
