@@ -85,6 +85,11 @@ def difference_text(array: Array, other: Array) -> str:
 Row = tuple[str, Array | None, Array | None]  # a name, Torch's values and Paddle's in one layout, or None
 
 
+def complete(rows: Iterable[Row]) -> Iterator[tuple[str, Array, Array]]:
+    """The rows with values of both."""
+    return ((name, expected, other) for name, expected, other in rows if expected is not None and other is not None)
+
+
 def not_compared(original: RunOutcome, port: RunOutcome) -> str:
     """Which outputs cannot be compared; "" if all can."""
     opaque = [*original.opaque, *port.opaque]
@@ -219,11 +224,7 @@ _ROUNDS = 0.01  # of the largest share of its numbers by which a row is wrong: w
 
 def _differing(rows: Iterable[Row]) -> list[tuple[str, Array, Array]]:
     """The rows whose bits differ; one that is nearly as wrong as any comes first, for others may only round beside it."""
-    wrong = [
-        (name, expected, actual)
-        for name, expected, actual in rows
-        if expected is not None and actual is not None and not same_bits(expected, actual)
-    ]
+    wrong = [row for row in complete(rows) if not same_bits(*row[1:])]
     sizes = [largest_element(expected) for _, expected, _ in wrong]
 
     def share(expected: Array, actual: Array) -> float:
@@ -310,8 +311,8 @@ def refused(equal: Comparator | None, mapping: WeightMapping, original: RunOutco
     rows += [(what + name, expected, actual) for what, of in kinds for name, expected, actual in of(mapping, original, port)]
     answers = {
         name: accepts(equal, actual, expected, name)
-        for name, expected, actual in rows
-        if expected is not None and actual is not None and expected.shape == actual.shape and not same_bits(expected, actual)
+        for name, expected, actual in complete(rows)
+        if expected.shape == actual.shape and not same_bits(expected, actual)
     }
     first = next((name for name, answer in answers.items() if answer is False), "")
     return first or (None if None in answers.values() else "")
@@ -342,30 +343,16 @@ def layers(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, nativ
     return table
 
 
-class Distances:
-    """How far two runs are apart in all rows of one shape, measured once."""
-
-    def __init__(self, mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> None:
-        self._all = [_distances([*outputs(original, port), *gradients(mapping, original, port)])]
-        self._all.append(_distances(statistics(mapping, original, port)))
-
-    @property
-    def worst(self) -> float:
-        """The largest difference of all outputs and gradients."""
-        return max((apart for _, apart in self._all[0]), default=0.0)
-
-    def beyond(self, share: float) -> bool:
-        """As :func:`far_apart`, running statistics included."""
-        return any(_is_far(expected, apart, share) for distances in self._all for expected, apart in distances)
+def how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, share: float) -> tuple[float, bool]:
+    """The largest difference of outputs and gradients; and whether one is far (:func:`far_apart`), be it of statistics."""
+    distances = _distances([*outputs(original, port), *gradients(mapping, original, port)])
+    further = [*distances, *_distances(statistics(mapping, original, port))]
+    return max((apart for _, apart in distances), default=0.0), any(_is_far(expected, apart, share) for expected, apart in further)
 
 
 def _distances(rows: Iterable[Row]) -> list[tuple[Array, float]]:
     """Torch's values and the largest difference, of rows whose values have one shape."""
-    pairs = [
-        (expected, other)
-        for _, expected, other in rows
-        if expected is not None and other is not None and expected.shape == other.shape
-    ]
+    pairs = [(expected, other) for _, expected, other in complete(rows) if expected.shape == other.shape]
     return [(expected, apart or 0.0) for (expected, _), apart in zip(pairs, largests(pairs))]
 
 
@@ -376,10 +363,9 @@ def worst(mapping: WeightMapping, original: RunOutcome, port: RunOutcome) -> flo
 
 def far_apart(rows: Iterable[Row], share: float) -> bool:
     """Whether somewhere an infinity or NaN stands against a number, or a difference is beyond a share of the largest number."""
-    pairs = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
     return any(
         _is_far(expected, largest(expected, actual), share)
-        for expected, actual in sorted(pairs, key=lambda pair: pair[0].size)  # the cheapest first
+        for _, expected, actual in sorted(complete(rows), key=lambda row: row[1].size)  # the cheapest first
         if expected.shape == actual.shape
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..measure.distance import Distance
 from ..present import document as doc
-from ..text import joined, many, shown, tr, with_fields
+from ..text import joined, many, marked, shown, tr
 from .aligned import AlignedDtype
 from .distances import SIDES, DriftRow
 from .findings import ProofVerdict, StepRow
@@ -35,8 +35,8 @@ def alignment_document(alignment: Alignment) -> doc.Document:
     sections = [part for aligned in dtypes for part in _forward(aligned)]
     sections += [_losses(dtypes)]
     titles = (
-        tr("Gradients in {dtype}: {same} of {all} bits equal"),
-        tr("Optimizer states in {dtype}: {same} of {all} bits equal"),
+        marked("Gradients in {dtype}: {same} of {all} bits equal"),
+        marked("Optimizer states in {dtype}: {same} of {all} bits equal"),
     )
     sections += [_worst(aligned.dtype, titles[0], tr("parameter"), aligned.gradients) for aligned in dtypes]
     sections += [_training(aligned) for aligned in dtypes]
@@ -261,7 +261,7 @@ def _loss(loss: float | None, original: float | None) -> tuple[str, str]:
 def _worst(dtype: str, title: str, name: str, rows: Sequence[DriftRow]) -> doc.Part:
     """Gradients, or what optimizers keep; where not all are shown, the largest relative differences."""
     same = sum(row.substituted.identical for row in rows)
-    title = with_fields(title, dtype=dtype, same=same, all=len(rows))
+    title = tr(title, dtype=dtype, same=same, all=len(rows))
     relatives = [(row.substituted.relative_max, None if row.native is None else row.native.relative_max) for row in rows]
     rank = sorted(range(len(rows)), key=lambda place: tuple(-(apart or 0.0) for apart in relatives[place]))
     return doc.Section(title, [_table(name, rows, GRADIENTS, rank)] if rows else [], folded=True)

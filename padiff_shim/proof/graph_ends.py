@@ -314,9 +314,9 @@ def _apart(side: TorchSide, mapping: Mapping, original: RunOutcome | None, port:
         return sys.maxsize, 0
     rows = agreement.gradients(mapping, original, port)
     alone = sum((expected is None) is not (actual is None) for _, expected, actual in rows)
-    both = [(expected, actual) for _, expected, actual in rows if expected is not None and actual is not None]
-    least = floor_of(side.dtype()) * max((largest_element(expected) for expected, _ in both), default=0.0)  # one may be 0 else
-    far = [a.shape != b.shape or largest(a, b) > max(side.epsilon**0.5 * largest_element(a), least) for a, b in both]
+    both = list(agreement.complete(rows))
+    least = floor_of(side.dtype()) * max((largest_element(expected) for _, expected, _ in both), default=0.0)  # one may be 0 else
+    far = [a.shape != b.shape or largest(a, b) > max(side.epsilon**0.5 * largest_element(a), least) for _, a, b in both]
     return alone, sum(far)
 
 

@@ -181,14 +181,14 @@ def _agreed(original: ModelSide, port: ModelSide, mapping: Mapping, *, outputs_e
         actual.outputs.update({partner: expected.outputs[path] for path, partner in pairs})
     if agreement_module.shapes_differ(expected, actual) or _gradients_alone(mapping, original.trained_names(), expected, actual):
         return None
-    distances = agreement_module.Distances(mapping, expected, actual)
+    apart, far = agreement_module.how_far(mapping, expected, actual, floor_of(original.wider))
     exact = agreement_module.whole_outputs_differ(expected, actual)
-    if not exact and not distances.beyond(floor_of(original.wider)):  # however far rounding travels
-        return Located([], True, distances.worst)
+    if not exact and not far:  # however far rounding travels
+        return Located([], True, apart)
     agreement = Agreement(mapping, expected, original.run_wide(lambda *_: Noise(original.wider, first=True)), original.wider)
     if agreement.breach(actual):
         return None
-    return Located([], True, distances.worst, unsettled=agreement.unsettled(actual))
+    return Located([], True, apart, unsettled=agreement.unsettled(actual))
 
 
 def _at_once(original: ModelSide, port: ModelSide, mapping: Mapping) -> Located | None:

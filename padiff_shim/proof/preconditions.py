@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -484,16 +485,14 @@ def _of_layers(
                 unlike.append((path, partner, text))
         for group in [unlike, *([row] for row in unlike if 1 < len(unlike) <= _FEW)] if unlike else []:
             pairs = [row[:2] for row in group]
-            apply = functools.partial(_apply_to_all, setting, [(modules[path], layers[partner]) for path, partner in pairs])
+
+            def apply(setting: _Setting = setting, pairs: list[tuple[str, str]] = pairs) -> Undo:
+                undo = contextlib.ExitStack()
+                for path, partner in pairs:
+                    undo.callback(setting.apply(modules[path], layers[partner]))
+                return undo.close
+
             yield _Adjustment(setting.unlike.__name__, group[0][2], pairs, apply, pairs[0])
-
-
-def _apply_to_all(setting: _Setting, pairs: Sequence[tuple[Model, Model]]) -> Undo:
-    """Give each layer its partner's setting."""
-    undo = contextlib.ExitStack()
-    for module, layer in pairs:
-        undo.callback(setting.apply(module, layer))
-    return undo.close
 
 
 def _partner(path: str, kind: type, layers: Mapping[str, Any], mapping: WeightMapping) -> str | None:
@@ -586,44 +585,23 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMappin
         yield _Adjustment(op, text, pairs, apply, (path, ProgramPlace.at(defined.site, defined.layer, op)))
 
 
-def _time_major(module: Model, layer: Model) -> str:
-    wanted = not module.batch_first
-    if layer.time_major is wanted:
-        return ""
-    return tr(
-        "time_major={time_major} against batch_first={batch_first} (Paddle's {name} reads [{value}, "
-        "size], Torch's [{value2}, size]: write time_major={wanted})",
-        time_major=layer.time_major,
-        batch_first=module.batch_first,
-        name=type(layer).__name__,
-        value=tr("time, batch") if layer.time_major else tr("batch, time"),
-        value2=tr("time, batch") if wanted else tr("batch, time"),
-        wanted=wanted,
-    )
+def _attribute(kinds: dict[type, type], name: str, torchs: str, wanted: Callable[[bool], bool]) -> _Setting:
+    """An attribute of a layer, and of those in it; ``torchs``: the name of Torch's, of which the value is made."""
 
-
-def _set_everywhere(name: str, wanted: Callable[[Any], Any]) -> Callable[[Any, Any], Undo]:
-    """Give a layer, and those in it, an attribute."""
+    def unlike(module: Model, layer: Model) -> str:
+        own, other = getattr(layer, name), getattr(module, torchs)
+        words = {"name": name, "own": own, "torchs": torchs, "other": other, "wanted": wanted(other)}
+        return "" if own is wanted(other) else tr("{name}={own} against {torchs}={other} (write {name}={wanted})", **words)
 
     def apply(module: Model, layer: Model) -> Undo:
         undo = contextlib.ExitStack()
         for part in layer.sublayers(include_self=True):
             if hasattr(part, name):
                 undo.callback(setattr, part, name, getattr(part, name))
-                setattr(part, name, wanted(module))
+                setattr(part, name, wanted(getattr(module, torchs)))
         return undo.close
 
-    return apply
-
-
-def _normalize_before(module: Model, layer: Model) -> str:
-    if layer.normalize_before is module.norm_first:
-        return ""
-    return tr(
-        "normalize_before={normalize_before} against norm_first={norm_first} (write normalize_before={norm_first})",
-        normalize_before=layer.normalize_before,
-        norm_first=module.norm_first,
-    )
+    return _Setting(kinds, unlike, apply)
 
 
 def _batch_first(module: Model, layer: Model) -> str:
@@ -744,8 +722,8 @@ _NORMED = {
 }
 _NORMS_OF_WEIGHTS = _Setting(_NORMED, _norm_differs, _set_norm)
 _SETTINGS = (
-    _Setting(_RECURRENT, _time_major, _set_everywhere("time_major", lambda module: not module.batch_first)),
-    _Setting(_TRANSFORMERS, _normalize_before, _set_everywhere("normalize_before", lambda module: module.norm_first)),
+    _attribute(_RECURRENT, "time_major", "batch_first", operator.not_),
+    _attribute(_TRANSFORMERS, "normalize_before", "norm_first", bool),
     _Setting({**_ATTENTION, **_TRANSFORMERS}, _batch_first, _transposing),
     _NORMS_OF_WEIGHTS,
 )

@@ -497,7 +497,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         goes_back = native is None or not expected.gradients or bool(native.gradients)
         reason = _bit_for_bit(differences["native"], goes_back, _wrong(port, mapping, runs))
         return Proof(ProofVerdict.CODE_CORRECT, reason, stages=stages, layers=layers, differences=differences)
-    differences["shim"], far = _how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
+    differences["shim"], far = agreement.how_far(mapping, expected, actual, original.epsilon**0.5)  # half of the digits
     if not expected.weights:  # no step of a training: nobody looks at the gradients again
         for outcome in filter(None, runs):
             outcome.gradients = {}
@@ -546,19 +546,13 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     return proof
 
 
-def _how_far(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, share: float) -> tuple[float, bool]:
-    """The largest difference, and whether one is beyond a share of the largest element."""
-    distances = agreement.Distances(mapping, original, port)
-    return distances.worst, distances.beyond(share)
-
-
 def _wrong(port: PaddleSide, mapping: WeightMapping, runs: Runs) -> list[str]:
     """Ops that are wrong natively, where a gradient is missing there, or half of the digits."""
     expected, actual, native = runs
     if native is None:
         return []
     missing = not native.gradients.keys() >= actual.gradients.keys()
-    return wrong_natively(port) if missing or _how_far(mapping, expected, native, 2.0**-12)[1] else []
+    return wrong_natively(port) if missing or agreement.how_far(mapping, expected, native, 2.0**-12)[1] else []
 
 
 def _bit_for_bit(apart: float | None, goes_back: bool, wrong: Sequence[str]) -> str:

@@ -22,7 +22,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,10 +139,7 @@ def by_description(
     Raises:
         ArgumentError: the description cannot be read, or does not fit the models.
     """
-    libraries = _Vocabulary(torch_side), _Vocabulary(paddle_side)
-    answer = (
-        _Statements(description, *libraries).answer if description.statements else partial(_of_entries, description, *libraries)
-    )()
+    answer = (_of_statements if description.statements else _of_entries)(description, torch_side, paddle_side)
     if not any(answer):
         raise ArgumentError("{of} names no weights of these two models", of=description.of)
     if wanted is not None:
@@ -177,7 +173,7 @@ class _Vocabulary:
         """Add the names with the prefix that a description adds, or without the prefix that it omits."""
         votes: Counter[tuple[str, str]] = Counter()
         for pattern in patterns:
-            if any(pattern.fullmatch(name) for name in self.slots):
+            if self.holds(pattern):
                 votes["", ""] += 1
                 continue
             votes.update(_prefixes(pattern.pattern, self.slots))
@@ -221,89 +217,84 @@ def _experts(name: str, slot: Slot, known: dict[str, Slot]) -> Iterator[tuple[st
                 yield tree.joined(path, str(number), f"{word}_proj", "weight"), part
 
 
-class _Statements:
-    """AOA statements of two models."""
-
-    def __init__(self, description: Description, torch_names: _Vocabulary, paddle_names: _Vocabulary) -> None:
-        self._of, self._strict, self._reverse = description.of, description.strict, description.reverse
-        self._lines = [" ".join(str(line).split()) for line in description.statements]
-        self._sides = torch_names, paddle_names
-
-    def answer(self) -> Answer:
-        source, target = self._directed()
-        lines, notes = self._read(source, target)
-        pairs: list[Pair] = []
-        for name, parts in self._engine(lines, source, target).items():
-            pairs += _pairs_of(target.slots[name], [(source.slots[key], part) for key, part in parts], source is self._sides[0])
-        alone = []
-        for line in lines:
-            ends = _ends(line, self._reverse)
-            for library, names_, other in ((source, ends[0], ends[1]), (target, ends[1], ends[0])):
-                if other == ["_"]:
-                    alone += [name for pattern in map(_pattern, names_) for name in library.slots if pattern.fullmatch(name)]
-        return Answer(pairs, alone, notes)
-
-    def _directed(self) -> tuple[_Vocabulary, _Vocabulary]:
-        """(source, target) of the statements: the source has the names on their left. Adds names with fitting prefixes."""
-        ends = [_ends(line, self._reverse) for line in self._lines]
-        spoken = [[_pattern(name) for names in side for name in names if name != "_"] for side in zip(*ends)]
-        fits = []
-        for source, target in (self._sides, self._sides[::-1]):
-            tries = [_Vocabulary(library.side) for library in (source, target)]
-            for library, patterns in zip(tries, spoken):
-                library.named_as_in(patterns)
-            count = sum(library.holds(pattern) for library, patterns in zip(tries, spoken) for pattern in patterns)
-            fits.append((count, tries))
-        if not max(count for count, _ in fits):
-            raise ArgumentError(
-                "{of}: the statements name no weight of these two models, such as {lines}",
-                of=self._of,
-                lines=repr(self._lines[0]),
-            )
-        best = 0 if fits[0][0] >= fits[1][0] else 1
-        source, target = fits[best][1]
-        self._sides = (source, target) if best == 0 else (target, source)
-        return source, target
-
-    def _read(self, source: _Vocabulary, target: _Vocabulary) -> tuple[list[str], list[str]]:
-        """The statements that can be applied, and notes on the others."""
-        lines = list(self._lines)
-        dropped: list[str] = []
-        if not self._strict:
-            lines = list(_applicable(lines, source, target, reverse=self._reverse))
-        while True:
-            try:
-                self._engine(lines, source, target)
-            except _Refused as refused:
-                # The first statement with which reading fails
-                low, high = 0, len(lines)
-                while high - low > 1:
-                    middle = (low + high) // 2
-                    try:
-                        self._engine(lines[:middle], source, target)
-                    except _Refused:
-                        high = middle
-                    else:
-                        low = middle
-                place = high - 1
-                if self._strict or len(dropped) > 8:
-                    raise ArgumentError(
-                        "{of}: statement {lines} cannot be applied: {refused}",
-                        of=self._of,
-                        lines=repr(lines[place]),
-                        refused=refused,
-                    ) from refused
-                dropped.append(lines.pop(place))
-            else:
-                return lines, [f"{self._of}: not applied: {line!r}" for line in dropped]
-
-    def _engine(self, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> dict[str, list[tuple[str, _Part]]]:
-        """For each weight of the target in the statements, the parts of sources that it is made of."""
-        return _read_by_paddle(tuple(lines), self._reverse, _shapes(source), _shapes(target))
+def _of_statements(description: Description, torch_side: WeightSide, paddle_side: WeightSide) -> Answer:
+    """The pairs of AOA statements."""
+    lines = [" ".join(str(line).split()) for line in description.statements]
+    source, target = _directed(description, lines, torch_side, paddle_side)
+    lines, notes = _read(description, lines, source, target)
+    pairs: list[Pair] = []
+    for name, parts in _engine(lines, description, source, target).items():
+        pairs += _pairs_of(target.slots[name], [(source.slots[key], part) for key, part in parts], source.side is torch_side)
+    alone = []
+    for line in lines:
+        ends = _ends(line, description.reverse)
+        for library, names_, other in ((source, ends[0], ends[1]), (target, ends[1], ends[0])):
+            if other == ["_"]:
+                alone += [name for pattern in map(_pattern, names_) for name in library.slots if pattern.fullmatch(name)]
+    return Answer(pairs, alone, notes)
 
 
-def _shapes(library: _Vocabulary) -> tuple[tuple[str, Shape], ...]:
-    return tuple((name, slot.shape) for name, slot in library.slots.items() if _WORD.fullmatch(name))
+def _directed(
+    description: Description, lines: Sequence[str], torch_side: WeightSide, paddle_side: WeightSide
+) -> tuple[_Vocabulary, _Vocabulary]:
+    """(source, target) of the statements: the source has the names on their left. Adds names with fitting prefixes."""
+    ends = [_ends(line, description.reverse) for line in lines]
+    spoken = [[_pattern(name) for names in side for name in names if name != "_"] for side in zip(*ends)]
+    fits = []
+    for sides in ((torch_side, paddle_side), (paddle_side, torch_side)):
+        source, target = map(_Vocabulary, sides)
+        for library, patterns in zip((source, target), spoken):
+            library.named_as_in(patterns)
+        count = sum(library.holds(pattern) for library, patterns in zip((source, target), spoken) for pattern in patterns)
+        fits.append((count, (source, target)))
+    count, directed = max(fits, key=lambda fit: fit[0])  # of two the first
+    if not count:
+        raise ArgumentError(
+            "{of}: the statements name no weight of these two models, such as {lines}", of=description.of, lines=repr(lines[0])
+        )
+    return directed
+
+
+def _read(description: Description, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> tuple[list[str], list[str]]:
+    """The statements that can be applied, and notes on the others."""
+    dropped: list[str] = []
+    if not description.strict:
+        lines = list(_applicable(lines, source, target, reverse=description.reverse))
+    while True:
+        try:
+            _engine(lines, description, source, target)
+        except _Refused as refused:
+            # The first statement with which reading fails
+            low, high = 0, len(lines)
+            while high - low > 1:
+                middle = (low + high) // 2
+                try:
+                    _engine(lines[:middle], description, source, target)
+                except _Refused:
+                    high = middle
+                else:
+                    low = middle
+            place = high - 1
+            if description.strict or len(dropped) > 8:
+                raise ArgumentError(
+                    "{of}: statement {lines} cannot be applied: {refused}",
+                    of=description.of,
+                    lines=repr(lines[place]),
+                    refused=refused,
+                ) from refused
+            dropped.append(lines.pop(place))
+        else:
+            return lines, [f"{description.of}: not applied: {line!r}" for line in dropped]
+
+
+def _engine(
+    lines: list[str], description: Description, source: _Vocabulary, target: _Vocabulary
+) -> dict[str, list[tuple[str, _Part]]]:
+    """For each weight of the target in the statements, the parts of sources that it is made of."""
+    shapes = (
+        tuple((name, slot.shape) for name, slot in library.slots.items() if _WORD.fullmatch(name)) for library in (source, target)
+    )
+    return _read_by_paddle(tuple(lines), description.reverse, *shapes)
 
 
 class _Refused(PadiffShimError):
@@ -512,8 +503,9 @@ def _pattern(name: str) -> re.Pattern[str]:
     )
 
 
-def _of_entries(description: Description, torch_names: _Vocabulary, paddle_names: _Vocabulary) -> Answer:
+def _of_entries(description: Description, torch_side: WeightSide, paddle_side: WeightSide) -> Answer:
     """The pairs of name mappings, each (source_name, target_name, action, index)."""
+    torch_names, paddle_names = _Vocabulary(torch_side), _Vocabulary(paddle_side)
     for library, attribute in ((torch_names, "source_name"), (paddle_names, "target_name")):
         library.named_as_in([re.compile(re.escape(str(getattr(entry, attribute)))) for entry in description.entries])
     pairs, notes = [], []
