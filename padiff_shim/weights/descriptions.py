@@ -13,6 +13,7 @@ them; this module turns its answer, which part of which source goes where, into 
 
 from __future__ import annotations
 
+import bisect
 import copy
 import functools
 import itertools
@@ -258,23 +259,21 @@ def _directed(
 def _read(description: Description, lines: list[str], source: _Vocabulary, target: _Vocabulary) -> tuple[list[str], list[str]]:
     """The statements that can be applied, and notes on the others."""
     dropped: list[str] = []
+
+    def is_refused(count: int) -> bool:
+        try:
+            _engine(lines[:count], description, source, target)
+        except _Refused:
+            return True
+        return False
+
     if not description.strict:
         lines = list(_applicable(lines, source, target, reverse=description.reverse))
     while True:
         try:
             _engine(lines, description, source, target)
         except _Refused as refused:
-            # The first statement with which reading fails
-            low, high = 0, len(lines)
-            while high - low > 1:
-                middle = (low + high) // 2
-                try:
-                    _engine(lines[:middle], description, source, target)
-                except _Refused:
-                    high = middle
-                else:
-                    low = middle
-            place = high - 1
+            place = bisect.bisect_left(range(1, len(lines)), True, key=is_refused)  # the first statement with which reading fails
             if description.strict or len(dropped) > 8:
                 raise ArgumentError(
                     "{of}: statement {lines} cannot be applied: {refused}",

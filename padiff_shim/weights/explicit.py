@@ -290,24 +290,6 @@ def _layer_name(layer: Any, side: WeightSide) -> str:
     )
 
 
-def by_equal_names(rules: Rules, torch_side: WeightSide, paddle_side: WeightSide) -> list[Pair]:
-    """Pairs of one name and other shapes whose values a rule changes: no matcher could know that they belong together."""
-    pairs = []
-    shapes = {name: weight.shape for name, weight in paddle_side.weights.items()}
-    for name, weight in list(torch_side.weights.items()):
-        if name in shapes and shapes[name] != weight.shape and callable(rules.changing(name, name)):
-            torch_holder, paddle_holder = _holder(torch_side, name), _holder(paddle_side, name)
-            if (
-                torch_holder
-                and paddle_holder
-                and fit(torch_holder[0], paddle_holder[0], torch_holder[1] or paddle_holder[1]) is None
-            ):
-                pairs.append(Pair(torch_holder[0], paddle_holder[0]))
-                for side, slot in ((torch_side, torch_holder[0]), (paddle_side, paddle_holder[0])):
-                    take(side, partial(is_, slot))
-    return pairs
-
-
 def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list[Slot], layers: Dict[str, str]) -> list[Pair]:
     """Pairs of weights that found no partner, where a rule makes the shape of exactly one target.
 

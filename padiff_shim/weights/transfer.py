@@ -13,7 +13,7 @@ from ..errors import ArgumentError, TransferError
 from ..text import joined, many, tr
 from . import explain, pairing
 from .descriptions import Description, authors, by_description, described_by, speaks
-from .explicit import Used, by_changes, by_equal_names, by_parts, by_use, pinned, reordered_pairs
+from .explicit import Used, by_changes, by_parts, by_use, pinned, reordered_pairs
 from .layer_matching import Correspondence, Matcher
 from .mapping import Mapping
 from .pairing import SQUARE, Choice, Pair, stacked
@@ -235,7 +235,6 @@ class _Draft:
                 )
             self.notes += answer.notes
         matcher.slots += by_use(self._match.used, self.torch, self.paddle)
-        matcher.slots += by_equal_names(rules, self.torch, self.paddle)
         pinned(matcher, self._match.layer_map, rules, self.torch, self.paddle)
         matcher.choices += stacked(self.torch, self.paddle)
         matcher.match(self.torch.root, self.paddle.root)

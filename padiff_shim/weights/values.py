@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -334,17 +335,9 @@ class Trials:
         for scope in self._scopes(choice):
             for side, path in self._both(scope):
                 # The numbers in a layer and its configuration whose names mean heads or groups
-                layer = side.objects[path]
-                attribute_dicts = [
-                    vars(layer),
-                    *(vars(value) for name, value in vars(layer).items() if name == "config" and hasattr(value, "__dict__")),
-                ]
-                heads |= {
-                    value
-                    for attributes in attribute_dicts
-                    for name, value in attributes.items()
-                    if isinstance(value, int) and not isinstance(value, bool) and re.search("head|group|kv", name)
-                }
+                layer = vars(side.objects[path])
+                for numbers in (layer, getattr(layer.get("config"), "__dict__", {})):
+                    heads |= {value for name, value in numbers.items() if type(value) is int and re.search("head|group|kv", name)}
         return tuple(sorted(choice.ways, key=lambda way: way.groups > 1 and way.groups not in heads))
 
     def _scopes(self, choice: Choice) -> Iterator[tuple[str, str]]:
@@ -362,7 +355,7 @@ class Trials:
     def _inputs(self, scope: tuple[str, str], choice: Choice) -> Iterator[tuple[Arguments, Arguments]]:
         """Possible arguments of both layers of a scope."""
         if self.run is not None:
-            reached = [self._reached(side, path, self.run) for side, path in self._both(scope)]
+            reached = [self._reached(side, path, functools.partial(self.run, side.framework)) for side, path in self._both(scope)]
             if reached[0] and reached[1]:
                 yield reached[0], reached[1]
         width = choice.ways[0].pairs()[0].torch_slot.shape[-1]
@@ -377,29 +370,18 @@ class Trials:
         )
         rows = [layer.weight.shape[0] for layer in embeddings if layer is not None]
         words = np.random.default_rng(0).integers(0, min(rows, default=1), (2, 5))
-        for values in (numbers, words) if rows else (numbers,):
-            for around in self._around(scope):
-                runs = [functools.partial(self._called, outer, values) for outer in around]
-                reached = [self._reached(side, path, run) for (side, path), run in zip(self._both(scope), runs)]
-                if reached[0] and reached[1]:
-                    yield reached[0], reached[1]
-
-    def _called(self, path: str, values: np.ndarray[Any, Any], framework: str) -> object:
-        """A layer called with an array."""
-        side = self.torch_side if framework == "torch" else self.paddle_side
-        return side.objects[path](*_tensors(framework, values, 1))
+        chain = _chain(scope[1])[1:]
+        around = [(path, self.layers[path]) for path in _chain(scope[0])[1:] if self.layers.get(path) in chain]  # paired layers
+        for values, outer in itertools.product((numbers, words) if rows else (numbers,), around):
+            runs = [functools.partial(side.objects[path], *_tensors(side.framework, values, 1)) for side, path in self._both(outer)]
+            reached = [self._reached(side, path, run) for (side, path), run in zip(self._both(scope), runs)]
+            if reached[0] and reached[1]:
+                yield reached[0], reached[1]
 
     def _both(self, scope: tuple[str, str]) -> tuple[tuple[WeightSide, str], tuple[WeightSide, str]]:
         return (self.torch_side, scope[0]), (self.paddle_side, scope[1])
 
-    def _around(self, scope: tuple[str, str]) -> Iterator[tuple[str, str]]:
-        """The paired layers around a scope."""
-        paddle_chain = _chain(scope[1])[1:]
-        for path in _chain(scope[0])[1:]:
-            if self.layers.get(path) in paddle_chain:
-                yield path, self.layers[path]
-
-    def _reached(self, side: WeightSide, path: str, run: Run) -> Arguments | None:
+    def _reached(self, side: WeightSide, path: str, run: Callable[[], object]) -> Arguments | None:
         """The arguments with which a run of the model calls a layer; None if it does not call it."""
         layer, seen = side.objects[path], []
 
@@ -410,7 +392,7 @@ class Trials:
         own = layer.__dict__.get("forward")
         layer.__dict__["forward"] = forward
         try:
-            run(side.framework)
+            run()
         except _Reached:
             return seen[0]
         except Exception:  # a model that cannot be called so
