@@ -10,14 +10,14 @@ from typing import Any
 from .language import marked
 
 
-class Word(str, Enum):
+class PlainWord(str, Enum):
     """A word of a closed set, shown as it is."""
 
     def __str__(self) -> str:
         return str(self.value)
 
 
-class Verdict(Word):
+class Verdict(PlainWord):
     """The verdict on two kernels' results for one tensor, from harmless to serious. :data:`MEANING` explains each.
 
     Attributes:
@@ -69,7 +69,7 @@ NEGLIGIBLE, PARTLY, SCREENED, STEP, NO_KERNEL = "negligible", "partly", "screene
 ACCEPTED, REFUSED = "accepted", "refused"
 
 
-class Side(Word):
+class Side(PlainWord):
     """Whose kernel a verdict is about: Paddle's, Torch's, both, or neither.
 
     Example:

@@ -19,7 +19,7 @@ from ..recording.tensors import md5
 from ..runs.run import command
 from ..text import joined, many, tr
 from ..trees import as_array
-from ..verdicts import Word
+from ..verdicts import PlainWord
 from .agreement import named
 from .aligned import AlignedDtype
 from .alignment_pages import alignment_document
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .proof import Ran
 
 
-class AlignmentVerdict(Word):
+class AlignmentVerdict(PlainWord):
     """The conclusion of an alignment; true in a condition if the port is right.
 
     Attributes:

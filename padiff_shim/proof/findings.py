@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from ..dispatch.call_site import CallSite, at_line
 from ..present.annotations import Patch
 from ..text import marked, tr
-from ..verdicts import Word
+from ..verdicts import PlainWord
 from .trace import TraceCall
 
 
-class ProofVerdict(Word):
+class ProofVerdict(PlainWord):
     """What a proof says of a port; true in a condition if the code is right.
 
     Attributes:
@@ -43,7 +43,7 @@ class ProofVerdict(Word):
         return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
 
 
-class Cause(Word):
+class Cause(PlainWord):
     """Why two programs part, in a few words."""
 
     ATTRIBUTE = marked("another attribute")
