@@ -37,7 +37,6 @@ class Drift(Presented):
     """The differences of a port from its original, tensor by tensor.
 
     Attributes:
-        framework_dtype: the dtype of the models' parameters.
         rows: layers in the order of the run, then op calls, then outputs; then gradients in the order of the backward: of layers'
             results (the last first), of inputs, of parameters.
         notes: what else a reader has to know.
@@ -50,7 +49,6 @@ class Drift(Presented):
     (0.0, True)
     """
 
-    framework_dtype: str = "float32"
     rows: list[DriftRow] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
@@ -206,7 +204,7 @@ def _row(row: DriftRow, original: str) -> Row:
 
 def drift(original: TorchSide, port: PaddleSide, mapping: Weights, *, back: bool, calls: bool) -> Drift:
     """:meth:`padiff_shim.Proof.drift` of two programs; ``back``: also gradients."""
-    start, drifts = time.perf_counter(), Drift(framework_dtype=str(original.dtype()))
+    start, drifts = time.perf_counter(), Drift()
     for side in (original, port):
         side.follows = back
     try:

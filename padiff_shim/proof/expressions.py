@@ -7,6 +7,7 @@ import functools
 import inspect
 import itertools
 import linecache
+import re
 import sys
 import textwrap
 from collections import Counter
@@ -213,6 +214,11 @@ def names_of_parts(value: Value) -> tuple[list[ast.expr], int]:
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
     names = target.elts if isinstance(target, (ast.Tuple, ast.List)) and at >= 0 else []
     return ([], 0) if any(isinstance(name, ast.Starred) for name in names) else (names, at)
+
+
+def attribute_text(path: str) -> str:
+    """A layer or a weight as the model's code names it: ``self.blocks[0].weight`` of ``blocks.0.weight``."""
+    return re.sub(r"\.(\d+)\b", r"[\1]", f"self.{path}" if path else "self")
 
 
 def names_at(site: CallSite) -> list[str]:

@@ -6,10 +6,9 @@ import contextlib
 import functools
 import linecache
 import math
-import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..recording.tensors import digest
 from ..text import joined, many, tr
 from ..weights.mapping import Mapping
 from ..weights.transfer import carry
-from ..weights.tree import OTHER, Weight
+from ..weights.tree import OTHER, Weight, grouped
 from . import agreement as agreement_module
 from .agreement import (
     FLOOR,
@@ -55,6 +54,7 @@ from .causes import (
     explain_shape,
     unlike_attributes,
 )
+from .expressions import attribute_text
 from .findings import Cause, Mistake, Stage
 from .fixes import Remade, remade
 from .match import Matching, wrong_calls
@@ -1039,8 +1039,8 @@ def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mappi
     named = {name: weight for name, weight in original_model.named_parameters() if name in names and weight.is_floating_point()}
     groups = [
         group
-        for alike in _grouped(list(named.values()), lambda weight: (*weight.shape, *weight.detach().flatten()[:_FIRST].tolist()))
-        for group in (_grouped(alike, lambda weight: digest(weight.detach().cpu().numpy())) if len(alike) > 1 else [alike])
+        for alike in grouped(named.values(), lambda weight: (*weight.shape, *weight.detach().flatten()[:_FIRST].tolist())).values()
+        for group in (grouped(alike, lambda weight: digest(weight.detach().cpu().numpy())).values() if len(alike) > 1 else [alike])
     ]
     equal = [weight for group in groups if len(group) > 1 or _is_plain(group[0]) for weight in group]
     if not equal:
@@ -1065,13 +1065,6 @@ def equal_weights_perturbed(original: ModelSide, port: ModelSide, mapping: Mappi
     finally:
         original.forget_wide()
         port.forget_wide()
-
-
-def _grouped(weights: Sequence[torch.Tensor], key: Callable[[torch.Tensor], Hashable]) -> list[list[torch.Tensor]]:
-    groups: dict[Hashable, list[torch.Tensor]] = {}
-    for weight in weights:
-        groups.setdefault(key(weight), []).append(weight)
-    return list(groups.values())
 
 
 def _is_plain(weight: torch.Tensor) -> bool:
@@ -1105,17 +1098,12 @@ def tied_differently(mapping: Mapping) -> list[Mistake]:
 
 def _words_of_layers(framework: str, layers: Sequence[str]) -> tuple[str, str]:
     """What is so, of all weights of layers."""
-    words = {"layers": joined(" and ", (", ".join(layers[:-1]), layers[-1])), "target": _attribute(layers[-1])}
+    words = {"layers": joined(" and ", (", ".join(layers[:-1]), layers[-1])), "target": attribute_text(layers[-1])}
     if framework == "paddle":
         return tr("{layers} are one layer in the port, and several in the original: give {target} weights of its own", **words), ""
-    other = _attribute(layers[0])
+    other = attribute_text(layers[0])
     text = tr("{layers} are one layer in the original, and several in the port: write {target} = {other}", **words, other=other)
     return text, ""
-
-
-def _attribute(path: str) -> str:
-    """A layer as the model's code names it."""
-    return re.sub(r"\.(\d+)", r"[\1]", f"self.{path}" if path else "self")
 
 
 def _words_of_tied(framework: str, tied: list[Weight]) -> tuple[str, str]:
@@ -1123,7 +1111,7 @@ def _words_of_tied(framework: str, tied: list[Weight]) -> tuple[str, str]:
     names = [weight.name for weight in tied]
     listed = joined(" and ", (", ".join(names[:-1]), names[-1]))
     path, _, own = names[-1].rpartition(".")
-    target = _attribute(path)
+    target = attribute_text(path)
     if framework == "torch" and tied[-1].shape != tied[0].shape:  # a Linear's weight lies [in, out] in Paddle
         text = tr(
             "{listed} are one weight in the original, and several in the port, whose shapes differ: "

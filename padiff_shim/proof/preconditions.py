@@ -65,21 +65,17 @@ def unmatched(original: ModelSide, port: ModelSide, mapping: WeightMapping, *, t
             if is_neutral(weight.name, layers.get(weight.name.rpartition(".")[0]), as_array(values[weight.name]))
         ]
         needed += [weight for weight in used if weight not in neutral]
-        if constants:
-            notes.append(
-                tr("{listed}: without partner, and not trained; each side keeps its own", listed=_listed(framework, constants))
-            )
-        if neutral:
-            notes.append(
-                tr(
-                    "{listed}: without partner, and {without_effect}",
-                    listed=_listed(framework, neutral),
-                    without_effect=without_effect(weight.name for weight in neutral),
-                )
-            )
-        if unused:
-            notes.append(
-                tr("{listed}: without partner, and nothing that is compared depends on it", listed=_listed(framework, unused))
+        reasons = (
+            (constants, tr("not trained; each side keeps its own")),
+            (neutral, without_effect(weight.name for weight in neutral)),
+            (unused, tr("nothing that is compared depends on it")),
+        )
+        for alone, why in reasons:
+            listing = listed([f"{weight.name} {list(weight.shape)}" for weight in alone])
+            notes += (
+                [tr("{framework} {listed}: without partner, and {why}", framework=framework, listed=listing, why=why)]
+                if alone
+                else []
             )
     return notes, needed
 
@@ -105,10 +101,6 @@ def is_neutral(name: str, layer: Model, values: Array) -> bool:
     if role == "bias":
         return not values.any()
     return role in ("weight", "scale") and kind.endswith("norm") and bool((values == 1).all())
-
-
-def _listed(framework: str, weights: Sequence[Weight]) -> str:
-    return joined(" ", (framework, listed([f"{weight.name} {list(weight.shape)}" for weight in weights])))
 
 
 def _reaching_outputs(side: ModelSide, other: ModelSide, weights: Sequence[Weight]) -> list[Weight]:
@@ -445,27 +437,19 @@ def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
         layer = layers.get(path)
         if layer is None or type(layer) is not _RECURRENT[type(module)]:
             continue
-        if module.bidirectional is not (layer.num_directions == 2):
-            words = ("forward", "bidirect") if module.bidirectional else ("bidirect", "forward")
-            lines.append(
-                tr(
-                    "{path}: direction={own} against bidirectional={other} (write direction={write})",
-                    path=path or tr("the model"),
-                    own=repr(words[0]),
-                    other=module.bidirectional,
-                    write=repr(words[1]),
-                )
-            )
-        if module.num_layers != layer.num_layers:
-            lines.append(
-                tr(
-                    "{path}: num_layers={own} against {other} (write num_layers={other})",
-                    path=path or tr("the model"),
-                    own=layer.num_layers,
-                    other=module.num_layers,
-                )
-            )
+        ways = [repr("bidirect" if both else "forward") for both in (layer.num_directions == 2, module.bidirectional)]
+        settings = (
+            _against("direction", ways[0], "bidirectional", module.bidirectional, ways[1]),
+            _against("num_layers", layer.num_layers, "num_layers", module.num_layers, module.num_layers),
+        )
+        lines += [joined(": ", (path or tr("the model"), text)) for text in settings if text]
     return lines
+
+
+def _against(name: str, own: Any, torchs: str, other: Any, wanted: Any) -> str:
+    """How a setting differs from Torch's of the name ``torchs``, and what to write; "" if it does not."""
+    words = {"name": name, "own": own, "torchs": torchs, "other": other, "wanted": wanted}
+    return "" if own == wanted else tr("{name}={own} against {torchs}={other} (write {name}={wanted})", **words)
 
 
 def _of_layers(
@@ -589,9 +573,8 @@ def _attribute(kinds: dict[type, type], name: str, torchs: str, wanted: Callable
     """An attribute of a layer, and of those in it; ``torchs``: the name of Torch's, of which the value is made."""
 
     def unlike(module: Model, layer: Model) -> str:
-        own, other = getattr(layer, name), getattr(module, torchs)
-        words = {"name": name, "own": own, "torchs": torchs, "other": other, "wanted": wanted(other)}
-        return "" if own is wanted(other) else tr("{name}={own} against {torchs}={other} (write {name}={wanted})", **words)
+        other = getattr(module, torchs)
+        return _against(name, getattr(layer, name), torchs, other, wanted(other))
 
     def apply(module: Model, layer: Model) -> Undo:
         undo = contextlib.ExitStack()

@@ -94,7 +94,7 @@ def gate(layer, site):
 
 def drift(layer, site):
     far = Distance(False, 2e-6, 1e-7)
-    return Drift("float32", [DriftRow("layer", layer, layer, 0, site, far, far, far)], ["a note of many words " * 12])
+    return Drift([DriftRow("layer", layer, layer, 0, site, far, far, far)], ["a note of many words " * 12])
 
 
 def difference(layer, site):

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import paddle
 
 from ...dispatch.call_site import is_library
-from ..arguments import shown
-from ..expressions import Edit, Rewrite, extent
+from ..arguments import parsed, shown
+from ..expressions import Edit, Rewrite, attribute_text, extent
 from .calls import ValueId
 
 
@@ -75,7 +75,7 @@ def span_in_layer(until: CodeType, known: Callable[[Any], ValueId | None]) -> Sp
     layer = next((each for each in layers if not isinstance(each, paddle.nn.Sequential)), None)
     inside = [] if layer is None else [name for name, each in layers[0].named_sublayers(include_self=True) if each is layer]
     span = next((_span(each, known) for each in methods if inside and each.f_locals["self"] is layer), None)
-    return None if span is None else span._replace(layer=_attribute(inside[0]) if inside[0] else "self")
+    return None if span is None else span._replace(layer=attribute_text(inside[0]))
 
 
 def _span(frame: FrameType, known: Callable[[Any], ValueId | None]) -> Span | None:
@@ -96,7 +96,7 @@ def _variables(
 ) -> Iterator[tuple[str, ValueId]]:
     layer = names.get("self")
     own = layer.named_parameters() if isinstance(layer, paddle.nn.Layer) else ()
-    for name, tensor in [*((_attribute(path), parameter) for path, parameter in own), *parts, *names.items()]:
+    for name, tensor in [*((attribute_text(path), parameter) for path, parameter in own), *parts, *names.items()]:
         value = known(tensor) if isinstance(tensor, paddle.Tensor) else None
         if value is not None:
             yield name, value
@@ -143,11 +143,6 @@ _ARITHMETIC: Mapping[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
     ast.USub: operator.neg,
 }  # fmt: skip
-
-
-def _attribute(path: str) -> str:
-    """``self.blocks[0].weight`` of ``blocks.0.weight``."""
-    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
 
 
 def patch(
@@ -330,10 +325,7 @@ class _Source:
         self.file, self.lines = file, list(lines)
         self.source = "".join(self.lines)
         self._parts: dict[int, list[tuple[str, ast.expr]]] = {}
-        try:
-            self.tree: ast.AST = ast.parse(self.source)
-        except SyntaxError:
-            self.tree = ast.Module([], [])
+        self.tree = parsed(file)
         self.parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
 
     def parts(self, line: int) -> list[tuple[str, ast.expr]]:
