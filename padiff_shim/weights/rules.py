@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..arguments import whole
 from ..errors import ArgumentError, described, nearest
 from ..text import joined
 from .tree import Blocks
@@ -99,7 +100,7 @@ def split(*names: str, axis: int = 0, groups: int = 1) -> Parts:
     """
     if len(names) < 2 or not all(isinstance(name, str) and name for name in names):
         raise ArgumentError("split and concat take two or more names of weights, got {names}", names=described(names))
-    return Parts(names, _number("axis", axis, 0), _number("groups", groups, 1))
+    return Parts(names, whole("axis", axis, 0), whole("groups", groups, 1))
 
 
 def concat(*names: str, axis: int = 0, groups: int = 1) -> Parts:
@@ -158,7 +159,7 @@ def gate_up(torch: str = "gate, up", paddle: str = "gate, up", *, axis: int = 0)
                 gate_up=joined(", ", map(repr, _GATE_UP)),
                 word=described(word),
             )
-    return Reordered(_GATE_UP[torch], _GATE_UP[paddle], _number("axis", axis, 0))
+    return Reordered(_GATE_UP[torch], _GATE_UP[paddle], whole("axis", axis, 0))
 
 
 def qkv(heads: int, kv_heads: int | None = None, *, torch: str = "plain", paddle: str = "grouped", axis: int = 0) -> Reordered:
@@ -170,15 +171,15 @@ def qkv(heads: int, kv_heads: int | None = None, *, torch: str = "plain", paddle
             (by head, if there are as many).
         axis: the axis along which they lie, in Torch's layout.
     """
-    heads = _number("heads", heads, 1)
-    groups = heads if kv_heads is None else _number("kv_heads", kv_heads, 1)
+    heads = whole("heads", heads, 1)
+    groups = heads if kv_heads is None else whole("kv_heads", kv_heads, 1)
     if heads % groups:
         raise ArgumentError("qkv: {heads} heads are no multiple of {groups} key-value heads", heads=heads, groups=groups)
     ways = {"plain": Blocks(shares=(heads, groups, groups)), "grouped": Blocks(shares=(heads // groups, 1, 1), groups=groups)}
     for side, word in (("torch", torch), ("paddle", paddle)):
         if word not in ways:
             raise ArgumentError("qkv({side}=...) is 'plain' or 'grouped', got {word}", side=side, word=described(word))
-    return Reordered(ways[torch], ways[paddle], _number("axis", axis, 0))
+    return Reordered(ways[torch], ways[paddle], whole("axis", axis, 0))
 
 
 def cast() -> Cast:
@@ -193,14 +194,6 @@ def transpose(value: Any) -> Any:
 
 def as_is(value: Any) -> Any:
     """A rule's transform: the values as they lie, whatever the type of the layer says."""
-    return value
-
-
-def _number(argument: str, value: Any, least: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ArgumentError(
-            "{argument}= is a whole number from {least} on, got {value}", argument=argument, least=least, value=described(value)
-        )
     return value
 
 
