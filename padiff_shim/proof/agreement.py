@@ -153,14 +153,9 @@ def unpaired_outputs(original: RunOutcome, port: RunOutcome) -> str:
 
 def renamed_outputs(original: RunOutcome, port: RunOutcome) -> str:
     """Which outputs the port calls by other names; "" if none."""
-    pairs = [
-        tr("{path} is {partner}", path=path or "0", partner=partner or "0")
-        for path, partner in output_pairs(original, port)
-        if path != partner
-    ]
-    return (
-        tr("the port's outputs have other names, and were compared in order: {pairs}", pairs=joined(", ", pairs)) if pairs else ""
-    )
+    renamed = [pair for pair in output_pairs(original, port) if pair[0] != pair[1]]
+    pairs = joined(", ", [tr("{path} is {partner}", path=path or "0", partner=partner or "0") for path, partner in renamed])
+    return tr("the port's outputs have other names, and were compared in order: {pairs}", pairs=pairs) if renamed else ""
 
 
 def shapes_differ(original: RunOutcome, port: RunOutcome) -> str:

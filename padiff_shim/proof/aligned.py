@@ -55,16 +55,9 @@ class AlignedDtype:
     @property
     def forward(self) -> list[DriftRow]:
         """Embeddings, blocks, norms and outputs: no part of a block, and no layer that holds blocks."""
-        return [
-            row
-            for row in self.rows
-            if row.kind == "output"
-            or (
-                row.kind == "layer"
-                and row.torch
-                and not any(_inside(row.torch, block) or _inside(block, row.torch) for block in self.blocks)
-            )
-        ]
+        paths = {row.torch for row in self.rows if row.kind == "layer" and row.torch}
+        apart = {path for path in paths if not any(_inside(path, block) or _inside(block, path) for block in self.blocks)}
+        return [row for row in self.rows if row.kind == "output" or (row.kind == "layer" and row.torch in apart)]
 
     @property
     def first_block(self) -> str:

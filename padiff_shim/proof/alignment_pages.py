@@ -237,16 +237,11 @@ def _losses(dtypes: Sequence[AlignedDtype]) -> doc.Part:
             tr("native"), tr("difference"), tr("Torch's kernels"), tr("difference"), tr("original"), leave=(0, 3, 0, 4, 0)
         ),
     ]
-    rows = [
-        (
-            aligned.dtype,
-            *_loss(aligned.losses.get("native"), aligned.losses["torch"]),
-            *_loss(aligned.losses["substituted"], aligned.losses["torch"]),
-            f"{aligned.losses['torch']:.9g}",
-        )
-        for aligned in dtypes
-        if aligned.losses
-    ]
+    rows: list[doc.Row] = []
+    for aligned in (aligned for aligned in dtypes if aligned.losses):
+        original = aligned.losses["torch"]
+        native, kernels = (_loss(aligned.losses.get(side), original) for side in ("native", "substituted"))
+        rows.append((aligned.dtype, *native, *kernels, f"{original:.9g}"))
     return doc.Section(tr("Loss"), [doc.Table(columns, rows)] if rows else [])
 
 

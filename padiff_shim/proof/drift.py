@@ -225,20 +225,11 @@ def _measure(drifts: Drift, original: TorchSide, port: PaddleSide, mapping: Weig
         drifts.rows += _calls(folder, outcomes)
     drifts.rows += output_rows(outcomes)
     drifts.rows += gradient_rows(mapping, outcomes) if back else []
-    left = [
-        port
-        for original, port in mapping.layers.items()
-        if (original in outcomes["torch"].layers)
-        != (port in outcomes["substituted"].layers)  # a list of layers is called by nobody
-    ]
+    called = outcomes["torch"].layers, outcomes["substituted"].layers  # a list of layers is called by nobody
+    left = [port for original, port in mapping.layers.items() if (original in called[0]) != (port in called[1])]
     if left:
-        drifts.notes.append(
-            tr(
-                "{layers} not called on both sides: {names}",
-                layers=many(len(left), "layer was", "layers were"),
-                names=listed(left, 6),
-            )
-        )
+        layers = many(len(left), "layer was", "layers were")
+        drifts.notes.append(tr("{layers} not called on both sides: {names}", layers=layers, names=listed(left, 6)))
 
 
 def _run(side: ModelSide, run: Runner, folder: Path | None, name: str) -> RunOutcome:

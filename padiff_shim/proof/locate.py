@@ -1109,30 +1109,23 @@ def _words_of_layers(framework: str, layers: Sequence[str]) -> tuple[str, str]:
 def _words_of_tied(framework: str, tied: list[Weight]) -> tuple[str, str]:
     """What is so, and what to write where the text does not end with it."""
     names = [weight.name for weight in tied]
-    listed = joined(" and ", (", ".join(names[:-1]), names[-1]))
     path, _, own = names[-1].rpartition(".")
-    target = attribute_text(path)
-    if framework == "torch" and tied[-1].shape != tied[0].shape:  # a Linear's weight lies [in, out] in Paddle
-        text = tr(
-            "{listed} are one weight in the original, and several in the port, whose shapes differ: "
-            "instead of {target}(x) write paddle.matmul(x, self.{names}, transpose_y=True)",
-            listed=listed,
-            target=target,
-            names=names[0],
-        )
-        return text, f"paddle.matmul(x, self.{names[0]}, transpose_y=True)"
-    if framework == "torch":
+    words = {"listed": joined(" and ", (", ".join(names[:-1]), names[-1])), "target": attribute_text(path)}
+    if framework == "paddle":
+        return tr(
+            "{listed} are one weight in the port, and several in the original: give {target} a weight of its own", **words
+        ), ""
+    words["names"] = names[0]
+    if tied[-1].shape == tied[0].shape:
         text = tr(
             "{listed} are one weight in the original, and several in the port: write {target}.{own} = self.{names}",
-            listed=listed,
-            target=target,
+            **words,
             own=own,
-            names=names[0],
         )
         return text, ""
-    text = tr(
-        "{listed} are one weight in the port, and several in the original: give {target} a weight of its own",
-        listed=listed,
-        target=target,
+    text = tr(  # a Linear's weight lies [in, out] in Paddle
+        "{listed} are one weight in the original, and several in the port, whose shapes differ: "
+        "instead of {target}(x) write paddle.matmul(x, self.{names}, transpose_y=True)",
+        **words,
     )
-    return text, ""
+    return text, f"paddle.matmul(x, self.{names[0]}, transpose_y=True)"

@@ -384,40 +384,25 @@ def judge(proof: Proof, trained: TrainingRuns, original: TorchSide, port: Paddle
     in_weights = first is not None and first[1] == WEIGHTS
     mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=in_weights, differs=first is not None)
     if first is None and not mistakes:
-        _identical(proof, trained)
+        weights = identical(many(len(trained.original[0].weights), "weight"))
+        proof.stages += [Stage("optimizer step", True, weights), Stage("training", True, identical(many(len(seen), "step")))]
+        proof.reason = tr("{steps} {reason}", steps=many(len(seen), "training step"), reason=proof.reason)
         return
     try:
         rest = "" if first is None or mistakes else _in_wider(proof, trained, original, port)
     except NotWider as error:
-        _undecided(proof, trained, error)
+        assert first is not None
+        step, what, text = first
+        proof.verdict = ProofVerdict.NOT_COMPARABLE
+        why = tr("whether that is rounding cannot be told ({error})", error=error)
+        proof.reason = tr("{what} at step {step}: {text}; {why}", what=what, step=step, text=text, why=why)
+        proof.stages.append(Stage("training", None, proof.reason))
         return
     if rest:  # both round differently before the first step: a different clip counts if it has an effect
         mistakes = faults(trained.recipe, mapping, seen, trained.port.updates, clipping=True)
         added = None if mistakes else _first(_added_to_norms, *trained.wide)
         mistakes += [] if added is None else [_mistake(trained.recipe, added, 0)]
     _differing(proof, trained, mistakes, rest, original.wider)
-
-
-def _undecided(proof: Proof, trained: TrainingRuns, error: NotWider) -> None:
-    """A training that differs in bits, and runs in no wider dtype."""
-    assert trained.port.first is not None
-    step, what, text = trained.port.first
-    proof.verdict = ProofVerdict.NOT_COMPARABLE
-    proof.reason = tr(
-        "{what} at step {step}: {text}; whether that is rounding cannot be told ({error})",
-        what=what,
-        step=step,
-        text=text,
-        error=error,
-    )
-    proof.stages.append(Stage("training", None, proof.reason))
-
-
-def _identical(proof: Proof, trained: TrainingRuns) -> None:
-    steps, count = len(trained.original), len(trained.original[0].weights)
-    proof.stages.append(Stage("optimizer step", True, identical(many(count, "weight"))))
-    proof.stages.append(Stage("training", True, identical(many(steps, "step"))))
-    proof.reason = tr("{steps} {reason}", steps=many(steps, "training step"), reason=proof.reason)
 
 
 def _alone(apart: tuple[int, str] | None, mistakes: Sequence[Mistake], steps: int) -> Stage:
@@ -448,24 +433,14 @@ def _differing(proof: Proof, trained: TrainingRuns, mistakes: list[Mistake], res
     in_step = first is not None and (first[1] == WEIGHTS or any(f": {name} differs" in rest for name in names))
     step_wrong = bool(mistakes and mistakes[0].cause is not Cause.CLEARED) or bool(rest and in_step)
     rounded = first is not None and (first[1] == WEIGHTS or first[0] == 0)
+    shown = (rest or where) if step_wrong else where
+    text = tr("{mistake} ({where})", mistake=mistakes[0].sentence(), where=shown) if mistakes else ""
     if step_wrong:
-        proof.stages.append(
-            Stage(
-                "optimizer step",
-                False,
-                tr("{mistake} ({where})", mistake=mistakes[0].sentence(), where=rest or where) if mistakes else where,
-            )
-        )
-        proof.stages.append(Stage("training", None, tr("not checked, the {behind} already differs", behind=tr("optimizer step"))))
+        hidden = tr("not checked, the {behind} already differs", behind=tr("optimizer step"))
+        proof.stages += [Stage("optimizer step", False, text or where), Stage("training", None, hidden)]
     else:
         proof.stages.append(Stage("optimizer step", True, ROUNDED if rounded else IDENTICAL))
-        proof.stages.append(
-            Stage(
-                "training",
-                not (mistakes or rest),
-                tr("{mistake} ({where})", mistake=mistakes[0].sentence(), where=where) if mistakes else rest or ROUNDED,
-            )
-        )
+        proof.stages.append(Stage("training", not (mistakes or rest), text or rest or ROUNDED))
     if not mistakes and not rest:
         if proof.verdict is ProofVerdict.CODE_CORRECT:
             proof.reason = tr(

@@ -263,15 +263,8 @@ class Bisection(Presented):
     @property
     def findings(self) -> list[Finding]:
         """The units, each at its lines."""
-        return [
-            Finding(
-                f"bisect: {self.over}",
-                "warning",
-                str(unit),
-                [(site.file, site.line) for _, _, site in unit.places],
-            )
-            for unit in self.minimal
-        ]
+        places = ([(site.file, site.line) for _, _, site in unit.places] for unit in self.minimal)
+        return [Finding(f"bisect: {self.over}", "warning", str(unit), lines) for unit, lines in zip(self.minimal, places)]
 
     @property
     def answer(self) -> str:
@@ -285,25 +278,21 @@ class Bisection(Presented):
         """The answer, with these words for its units."""
         part = tr("{part} of {all}", part=len(self.minimal), all=many(self.units, self.over[:-1]))
         others = tr("no other is involved") if self.alone else tr("others cause it as well")
-        if self.kernel == "paddle":
-            answer = tr(
-                "Paddle's kernels of {units} cause the difference ({part}; {others})", units=units, part=part, others=others
-            )
-        else:
-            answer = tr("Torch's kernels of {units} cause the difference ({part}; {others})", units=units, part=part, others=others)
+        answer = tr(
+            "Paddle's kernels of {units} cause the difference ({part}; {others})"
+            if self.kernel == "paddle"
+            else "Torch's kernels of {units} cause the difference ({part}; {others})",
+            units=units, part=part, others=others,
+        )  # fmt: skip
         return joined("; ", (answer, many(self.runs, "run")))
 
     def content(self) -> Document:
         """The answer, and the units with their lines."""
         columns = (Column(tr(self.over[:-1]), fold=True), Column(tr("calls"), right=True), Column(tr("lines"), fold=True))
-        rows = [
-            (
-                tr("{unit}, call {number} there", unit=unit, number=unit.number + 1) if unit.number else str(unit),
-                str(unit.calls),
-                _lines(unit),
-            )
-            for unit in self
+        names = [
+            tr("{unit}, call {number} there", unit=unit, number=unit.number + 1) if unit.number else str(unit) for unit in self
         ]
+        rows = [(name, str(unit.calls), _lines(unit)) for name, unit in zip(names, self)]
         return Document(self.answer, [Table(columns, rows)])
 
 

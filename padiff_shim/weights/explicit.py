@@ -318,6 +318,8 @@ def by_changes(rules: Rules, src: WeightSide, sources: list[Slot], targets: list
     for slot in sources:
         fitting = [target for target in targets if fits(slot, target)]
         near = [target for target in fitting if is_near(slot, target)] or fitting
+        if not near and callable(rules.changing(name_of(slot), name_of(slot))):  # its values say why they do not fit
+            near = [target for target in targets if name_of(target) == name_of(slot)]
         if len(near) == 1:
             targets.remove(near[0])
             pairs.append(Pair.of(src.framework, slot, near[0]))

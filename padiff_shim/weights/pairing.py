@@ -375,12 +375,9 @@ def turned(torch: Slot, paddle: Slot, transposed: bool) -> Pair | None:
     """The pair of two matrices, one of which holds the other transposed, or not; None if the shapes do not allow it."""
     for torch_reading in torch.readings():
         for paddle_reading in paddle.readings():
-            flat = FLAT in (torch_reading.layout, paddle_reading.layout)
-            if (
-                torch_reading.shape == paddle_reading.shape
-                and not flat
-                and (torch_reading.layout != paddle_reading.layout) is transposed
-            ):
+            layouts = torch_reading.layout, paddle_reading.layout
+            fits = torch_reading.shape == paddle_reading.shape and FLAT not in layouts
+            if fits and (layouts[0] != layouts[1]) is transposed:
                 return Pair(torch_reading, paddle_reading)
     return None
 
