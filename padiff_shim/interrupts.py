@@ -67,7 +67,11 @@ def in_its_try(function: _Function) -> _Function:
     if table:
         start, place = _read(table, 0)
         length, place = _read(table, place)
-        function.__code__ = code.replace(co_exceptiontable=bytes([_FIRST, *_written(start + length)]) + table[place:])
+        number = start + length
+        digits = [number & 63]
+        while number := number >> 6:
+            digits.insert(0, number & 63 | _MORE)
+        function.__code__ = code.replace(co_exceptiontable=bytes([_FIRST, *digits]) + table[place:])
     return function
 
 
@@ -83,13 +87,6 @@ def _read(table: bytes, place: int) -> tuple[int, int]:
         place += 1
         number = number << 6 | table[place] & 63
     return number, place + 1
-
-
-def _written(number: int) -> list[int]:
-    digits = [number & 63]
-    while number := number >> 6:
-        digits.insert(0, number & 63 | _MORE)
-    return digits
 
 
 def _handled(frame: FrameType) -> bool:

@@ -32,16 +32,11 @@ def _attention(
     """``F.scaled_dot_product_attention`` of operands [batch, length, heads, size], also with a mask beside ``causal``."""
     single = query.ndim == 3
     if causal and mask is not None:
-        mask, causal = _causal(mask, query.shape[-3], key.shape[-3]), False
+        past = torch.ones(query.shape[-3], key.shape[-3], dtype=torch.bool, device=mask.device).tril()
+        mask, causal = mask & past if mask.dtype == torch.bool else mask.masked_fill(~past, -torch.inf), False
     q, k, v = ((tensor.unsqueeze(0) if single else tensor).transpose(1, 2) for tensor in (query, key, value))
     out = attention_kernel(q, k, v, mask, dropout, causal, scale).transpose(1, 2)
     return out[0] if single else out
-
-
-def _causal(mask: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """A mask that takes out what is to come as well."""
-    past = torch.ones(rows, columns, dtype=torch.bool, device=mask.device).tril()
-    return mask & past if mask.dtype == torch.bool else mask.masked_fill(~past, -torch.inf)
 
 
 def _without_mask(own: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: Any, *rest: Any) -> torch.Tensor:

@@ -89,16 +89,6 @@ def baddbmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, 
     return torch.baddbmm(input, x, y, beta=beta, alpha=alpha)
 
 
-def _one_size(equation: str, operands: Sequence[torch.Tensor]) -> None:
-    """Refuses letters with two sizes: Paddle broadcasts them, but has no gradient of it."""
-    sizes: dict[str, int] = {}
-    for term, tensor in zip(equation.replace(" ", "").partition("->")[0].split(","), operands):
-        before, _, after = term.partition("...")
-        for letter, size in (*zip(before, tensor.shape), *zip(after, tensor.shape[tensor.ndim - len(after) :])):
-            if sizes.setdefault(letter, size) != size:
-                raise ValueError("a letter with two sizes")
-
-
 @op(
     "operands equation",
     operands=True,
@@ -115,7 +105,13 @@ def _one_size(equation: str, operands: Sequence[torch.Tensor]) -> None:
 def einsum(operands: Sequence[torch.Tensor], equation: str) -> torch.Tensor:
     """``torch.einsum``."""
     if any(tensor.requires_grad for tensor in operands):
-        _one_size(equation, operands)
+        # Refuses letters with two sizes: Paddle broadcasts them, but has no gradient of it
+        sizes: dict[str, int] = {}
+        for term, tensor in zip(equation.replace(" ", "").partition("->")[0].split(","), operands):
+            before, _, after = term.partition("...")
+            for letter, size in (*zip(before, tensor.shape), *zip(after, tensor.shape[tensor.ndim - len(after) :])):
+                if sizes.setdefault(letter, size) != size:
+                    raise ValueError("a letter with two sizes")
     return torch.einsum(equation, *operands)
 
 

@@ -93,7 +93,8 @@ def _formula(real: Any, weighed: Any = None, placed: Any = np.float64, *, first:
 
     def formula(own: Callable[..., Any], x: torch.Tensor, *rest: Any) -> torch.Tensor:
         form, scale, mode, corners = rest[3], *rest[7:10]
-        sizes = _wanted(own(x.detach(), *rest), form)
+        result = own(x.detach(), *rest)
+        sizes: Sequence[int] = result.shape[1:-1] if form[-1] == "C" else result.shape[2:]
         if mode not in _AXES or (first and (corners or 1 not in sizes)):
             raise NotImplementedError("linear or cubic interpolation, to one pixel along some axis")
         last = form[-1] == "C"
@@ -107,11 +108,6 @@ def _formula(real: Any, weighed: Any = None, placed: Any = np.float64, *, first:
         return to_last(image, last)
 
     return formula
-
-
-def _wanted(result: torch.Tensor, form: str) -> Sequence[int]:
-    sizes: Sequence[int] = result.shape[1:-1] if form[-1] == "C" else result.shape[2:]
-    return sizes
 
 
 RESAMPLED = {

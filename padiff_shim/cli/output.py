@@ -111,11 +111,6 @@ def formatted(result: Presented, form: str | None) -> str:
         return json.dumps(as_sarif(findings, headline, level, __version__), indent=2, ensure_ascii=False)
 
 
-def write_sarif(path: str | None, result: Presented) -> None:
-    """Write a result's findings as SARIF, as :func:`write_json` writes JSON."""
-    _put(path, lambda: formatted(result, "sarif") + "\n", "")
-
-
 def answer(
     result: Presented,
     html: str | None = None,
@@ -142,7 +137,7 @@ def answer(
     write_page(html, result)
     write_json(data, lambda: result.to_dict())
     write_markdown(markdown, result)
-    write_sarif(sarif, result)
+    _put(sarif, lambda: formatted(result, "sarif") + "\n", "")
     files = [path for path in (html, markdown, data, sarif) if path is not None]
     if "-" in files or piped:
         return True

@@ -197,7 +197,10 @@ class Observer:
             except Exception:  # no error here may change the program's exit status
                 traceback.print_exc()
         if getattr(sys, "last_type", None) is KeyboardInterrupt:
-            _ended_by_interrupt()
+            # Let the interpreter end by SIGINT: it forgets that Ctrl-C ended the program as soon as source is executed (for a
+            # dataclass that a report imports), and remembers it after source that Ctrl-C ends
+            with contextlib.suppress(KeyboardInterrupt):
+                exec("raise KeyboardInterrupt")
 
     def _close(self) -> None:
         if self._mode is not None:
@@ -207,13 +210,6 @@ class Observer:
 
     def _say(self, error: PadiffShimError) -> None:
         print(f"padiff-shim: {error}", file=sys.stderr)
-
-
-def _ended_by_interrupt() -> None:
-    """Let the interpreter end by SIGINT: it forgets that Ctrl-C ended the program as soon as source is executed (for a dataclass
-    that a report imports), and remembers it after source that Ctrl-C ends."""
-    with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")
 
 
 _LAUNCHER = "paddle.distributed.launch"

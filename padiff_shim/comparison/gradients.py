@@ -45,20 +45,15 @@ from .second_derivatives import GradientCall
 # copies the incoming gradient; if it held the very tensor, the node would compute elsewhere, and not what it computes natively.
 
 
-def hookable(door: EntryPoint) -> bool:
-    """Whether Paddle's node shows its gradients to a post hook: those of legacy ops take hooks, and never call them.
-
-    What a Python function does may be many nodes; whether it is one shows when it was called.
-    """
-    return NODE_HOOKS and not door.op.operands and door.entry.pairs is None and (not door.python or door.transposed is not None)
-
-
 def before(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments for Paddle's call: as they came in, or with aliases where the node cannot be hooked."""
     needs, door = subject.inputs.needs, subject.door
     if not subject.comparison.carries_torch or not needs or door.entry.inplace or subject.aliased:
         return args, kwargs
-    if hookable(door) and not subject.lacks:
+    # Nodes of legacy ops take post hooks, and never call them. What a Python function does may be many nodes; whether it is one
+    # shows when it was called.
+    one_node = not door.op.operands and door.entry.pairs is None and (not door.python or door.transposed is not None)
+    if NODE_HOOKS and one_node and not subject.lacks:
         return args, kwargs
     return of_operands(subject, args, kwargs)
 

@@ -48,10 +48,14 @@ _DISABLED = logged(
 
 def points() -> list[Point]:
     """One for each name that is exchanged."""
+    # The tracer's level as Paddle's Python code reads it (recompute, say), beside the one that C++ reads
+    patch = AttributePatch(autocast.LEVEL_OWNER, "_amp_level", "paddle.base.core.Tracer._amp_level")
+    patch.rests = False
+    patch.hooked = property(autocast.level, autocast.set_level, doc=autocast.NATIVE_LEVEL.__doc__)
     return [
         *map(_tracer, (_GUARDS, _SCALERS)),
         *(function_point(_GUARDS, name, f"{_GUARDS.__name__}.{name}", _capable) for name in _CAPABLE if hasattr(_GUARDS, name)),
-        _level(),
+        patch,
         *present(
             point("paddle.amp.AmpScaler.scale", lambda patch: _scaling(patch.original)),
             point("paddle.amp.AmpScaler._update", lambda patch: _updating(patch.original)),
@@ -80,14 +84,6 @@ def _tracer(module: Any) -> Point:
     hook = _guarded(patch.original)
     hook.__annotations__ = {}  # as the native one
     patch.set_hook(hook)
-    return patch
-
-
-def _level() -> Point:
-    """The tracer's level as Paddle's Python code reads it (recompute, say), beside the one that C++ reads."""
-    patch = AttributePatch(autocast.LEVEL_OWNER, "_amp_level", "paddle.base.core.Tracer._amp_level")
-    patch.rests = False
-    patch.hooked = property(autocast.level, autocast.set_level, doc=autocast.NATIVE_LEVEL.__doc__)
     return patch
 
 

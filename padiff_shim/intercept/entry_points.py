@@ -203,17 +203,6 @@ def _in_the_frames_way(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-def _hooks() -> list[Point]:
-    """What ``paddle.autograd.saved_tensors_hooks`` calls, and with it recompute without reentry."""
-    points_of_packing = present(
-        point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)),
-        point("paddle.base.core.eager.reset_saved_tensors_hooks", lambda patch: _packing(patch.original)),
-    )
-    for redirection in points_of_packing:
-        redirection.rests = False  # calls may be compared before they are taken away again
-    return points_of_packing
-
-
 def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
     def hook(*args: Any) -> Any:
         if not args:  # they are taken away
@@ -237,10 +226,29 @@ def _all() -> list[Point]:
             targets.setdefault(entry.target, []).append((op, entry))
     redirections = ((target, point(target, functools.partial(_leading, leading=leading))) for target, leading in targets.items())
     entries = {target: redirection for target, redirection in redirections if redirection is not None}
+    # What `paddle.autograd.saved_tensors_hooks` calls, and with it recompute without reentry
+    points_of_packing = present(
+        point("paddle.base.core.eager.register_saved_tensors_hooks", lambda patch: _packing(patch.original)),
+        point("paddle.base.core.eager.reset_saved_tensors_hooks", lambda patch: _packing(patch.original)),
+    )
+    for redirection in points_of_packing:
+        redirection.rests = False  # calls may be compared before they are taken away again
+    # Views, copies and selections: nothing is compared there, but the tape and a shadow stream have to pass through them
+    asking = ("get_", "enable_", "disable_")  # no op: asks the framework something
+    names = sorted(_unsubstituted.EXACT & set(dir(paddle._C_ops)))
+    names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
+    moving = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
+    moving["paddle.Tensor._getitem_dygraph"] = "_getitem_dygraph"
+    moving["paddle.Tensor.contiguous"] = "contiguous"
+    writing = {f"paddle._C_ops.{name}": name for name in WRITES if c_function(paddle._C_ops, name) is not None}
+    writing["paddle.Tensor._setitem_dygraph"] = "_setitem_dygraph"
     return [
         *entries.values(),
         *_others(entries),
-        *_movement(),
+        *present(
+            *(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in moving.items()),  # type: ignore[misc]
+            *(point(target, lambda patch, name=name: _writing(name, patch.original)) for target, name in writing.items()),  # type: ignore[misc]
+        ),
         _py_layers(),
         *present(
             # What a static program computes is in C++, out of reach.
@@ -251,7 +259,7 @@ def _all() -> list[Point]:
                 lambda patch: _in_the_frames_way(patch.original),
             ),
         ),
-        *_hooks(),
+        *points_of_packing,
         *optimizers.points(),
         *initial_weights.points(),
         *amp.points(),
@@ -288,22 +296,6 @@ def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return hook
-
-
-def _movement() -> list[Point]:
-    """Views, copies and selections: nothing is compared there, but the tape and a shadow stream have to pass through them."""
-    asking = ("get_", "enable_", "disable_")  # no op: asks the framework something
-    names = sorted(_unsubstituted.EXACT & set(dir(paddle._C_ops)))
-    names = [name for name in names if not name.endswith("_") and not name.startswith(asking)]
-    targets = {f"paddle._C_ops.{name}": name for name in names if c_function(paddle._C_ops, name) is not None}
-    targets["paddle.Tensor._getitem_dygraph"] = "_getitem_dygraph"
-    targets["paddle.Tensor.contiguous"] = "contiguous"
-    writes = {f"paddle._C_ops.{name}": name for name in WRITES if c_function(paddle._C_ops, name) is not None}
-    writes["paddle.Tensor._setitem_dygraph"] = "_setitem_dygraph"
-    return present(
-        *(point(target, lambda patch, name=name: _moving(name, patch.original)) for target, name in targets.items()),  # type: ignore[misc]
-        *(point(target, lambda patch, name=name: _writing(name, patch.original)) for target, name in writes.items()),  # type: ignore[misc]
-    )
 
 
 OPS = WithEngine(_all)

@@ -203,7 +203,15 @@ def explain(sample: Trial, errors: Errors, other: Errors) -> Explained | None:
     first = _candidates(sample, _screened(sample, named, errors), sample.staged, sample.value, errors.signed)
     accepted = [fit for fit in first if _accepted(sample, errors, other, fit)]
     if accepted:
-        return _explained(accepted)
+        close = [fit for fit in accepted if fit.left <= 2.0 * accepted[0].left + 0.1]
+        best = close[0]
+        if best.hypothesis.name.startswith("fp16"):
+            # Both keep 11 bits and differ in range only, so either may fit better by accident: one of them has to be named always.
+            twin = best.hypothesis.name.replace("fp16", "tf32", 1)
+            best = next((fit for fit in close if fit.hypothesis.name == twin), best)
+        others = tuple(fit.hypothesis.name for fit in close if fit is not best)
+        own = best.hypothesis
+        return Explained(own.name, own.precision, others, best.value, best.evaluation, own.change, full=own.full)
     for fit in first[:2]:
         if fit.staged is None:
             continue
@@ -241,18 +249,6 @@ def _screened(sample: Trial, named: list[Hypothesis], errors: Errors) -> list[Hy
     fits = _candidates(few, [h for h in named if h.full is None], few.staged, sample.value[part], errors.signed[part], 0.5, 3.0)
     names = {fit.hypothesis.name for fit in fits}
     return [h for h in named if h.full is not None or h.name in names]
-
-
-def _explained(fits: list[_Fit]) -> Explained:
-    close = [fit for fit in fits if fit.left <= 2.0 * fits[0].left + 0.1]
-    best = close[0]
-    if best.hypothesis.name.startswith("fp16"):
-        # Both keep 11 bits and differ in range only, so either may fit better by accident: one of them has to be named always.
-        twin = best.hypothesis.name.replace("fp16", "tf32", 1)
-        best = next((fit for fit in close if fit.hypothesis.name == twin), best)
-    others = tuple(fit.hypothesis.name for fit in close if fit is not best)
-    own = best.hypothesis
-    return Explained(own.name, own.precision, others, best.value, best.evaluation, own.change, full=own.full)
 
 
 def _candidates(

@@ -73,22 +73,19 @@ def _incomplete(a: torch.Tensor, x: torch.Tensor, complement: bool, kernel: Any)
     if not common.size:
         return result
     with np.errstate(all="ignore"):
-        value = _regularised(wide_a[common], wide_x[common], complement)
+        # P, or with `complement` Q: the series below a + 1, the continued fraction above (Numerical Recipes, 6.2)
+        a = wide_a[common]
+        x = wide_x[common]
+        value, series = np.empty_like(a), x < a + 1
+        low, high = (a[series], x[series]), (a[~series], x[~series])
+        power, rest = _power(*low), _rest(*low)
+        # Of small a both P and x^a / gamma(a + 1) are 1 but for a small part, which is added up by itself.
+        value[series] = -(np.expm1(power) + np.exp(power) * rest) if complement else np.exp(power) * (1 + rest)
+        above = np.exp(_power(*high)) * _fraction(*high)
+        value[~series] = above if complement else 1 - above
     flat = result.reshape(-1).clone()
     flat[torch.from_numpy(common).to(flat.device)] = torch.from_numpy(value.astype(np.float64)).to(flat.device)
     return flat.reshape(shape)
-
-
-def _regularised(a: Array, x: Array, complement: bool) -> Array:
-    """P, or with ``complement`` Q: the series below a + 1, the continued fraction above (Numerical Recipes, 6.2)."""
-    value, series = np.empty_like(a), x < a + 1
-    low, high = (a[series], x[series]), (a[~series], x[~series])
-    power, rest = _power(*low), _rest(*low)
-    # Of small a both P and x^a / gamma(a + 1) are 1 but for a small part, which is added up by itself.
-    value[series] = -(np.expm1(power) + np.exp(power) * rest) if complement else np.exp(power) * (1 + rest)
-    above = np.exp(_power(*high)) * _fraction(*high)
-    value[~series] = above if complement else 1 - above
-    return value
 
 
 def _power(a: Array, x: Array) -> Array:

@@ -192,7 +192,9 @@ class CrossedUpdate:
         for name, value in arguments.items():
             if not _is_taken(name, value):
                 raise StayNative(reasons.SETTING, name=name, value=str(value))
-        self.guard = [_mark(i, value) for i, value in enumerate(args) if _is_state(names[i], value)]
+        self.guard = [
+            (i, value, value.data_ptr(), value._inplace_version()) for i, value in enumerate(args) if _is_state(names[i], value)
+        ]
         self._places = [i for i, value in enumerate(args) if names[i] not in ("grad", "lr") and not _is_state(names[i], value)]
         self.numbers = {names[i]: _in_formula(names[i], _number(args[i])) for i in self._places}
         self.declared = declared
@@ -264,10 +266,6 @@ class CrossedUpdate:
 
 
 _keys: dict[Any, int] = {}
-
-
-def _mark(place: int, tensor: PaddleTensor) -> tuple[int, Any, int, int]:
-    return place, tensor, tensor.data_ptr(), tensor._inplace_version()
 
 
 def _is_state(name: str, value: Any) -> bool:

@@ -90,14 +90,6 @@ def _check_layout(function: BuiltinFunctionType, flags: int = _VARARGS_KEYWORDS)
     return view, definition
 
 
-def _callable_module(hook: Callable[..., Any], name: str) -> ModuleType:
-    """A module that calls ``hook`` when it is called.
-
-    As ``m_self`` it leaves a built-in function what it was, a function of a module: to ``repr``, to pickle, by ``__qualname__``.
-    """
-    return type("redirected", (ModuleType,), {"__call__": staticmethod(hook)})(name)  # called from its type, without a frame
-
-
 class FunctionGroup:
     """Many built-in functions that are switched in one go, by loops in C.
 
@@ -151,7 +143,10 @@ class CFunctionPatch(Redirection):
 
     def set_hook(self, hook: Callable[..., Any]) -> None:
         """What calls are redirected to after :meth:`install`."""
-        standing = _callable_module(hook, getattr(self.function.__self__, "__name__", ""))
+        # As `m_self` a module leaves a built-in function what it was, a function of a module: to `repr`, to pickle and by its
+        # `__qualname__`.
+        module = type("redirected", (ModuleType,), {"__call__": staticmethod(hook)})  # called from its type, without a frame
+        standing = module(getattr(self.function.__self__, "__name__", ""))
         pointers = (ctypes.addressof(self._definition), id(standing))
         # While redirected the struct owns a reference to the hook, as CPython's garbage collector expects; it is taken once and
         # kept, so that switching costs one memory copy.
@@ -229,20 +224,6 @@ def _source(code: CodeType) -> str:
     return f"def redirect({', '.join(declared)}):\n {_HOOK} = {_HOOK!r}\n return {_HOOK}({', '.join(passed)})\n"
 
 
-def _redirecting(native: CodeType, hook: Callable[..., Any]) -> CodeType:
-    """Code with the parameters, name and place of ``native`` that calls ``hook``."""
-    compiled = compile(_source(native), native.co_filename, "exec")
-    code = next(constant for constant in compiled.co_consts if isinstance(constant, CodeType))
-    named: dict[str, Any] = {"co_qualname": native.co_qualname} if hasattr(native, "co_qualname") else {}  # new in 3.11
-    return code.replace(
-        co_consts=tuple(hook if constant == _HOOK else constant for constant in code.co_consts),
-        co_name=native.co_name,
-        co_filename=native.co_filename,
-        co_firstlineno=native.co_firstlineno,
-        **named,
-    )
-
-
 class PyFunctionPatch(Redirection):
     """One Python function that can be redirected to a hook and back; ``original`` always runs the native code."""
 
@@ -258,7 +239,18 @@ class PyFunctionPatch(Redirection):
 
     def set_hook(self, hook: Callable[..., Any]) -> None:
         """What calls are redirected to after :meth:`install`."""
-        self.hooked = _redirecting(self.native, hook)
+        # Code with the parameters, name and place of `native` that calls `hook`
+        compiled = compile(_source(self.native), self.native.co_filename, "exec")
+        code = next(constant for constant in compiled.co_consts if isinstance(constant, CodeType))
+        # New in 3.11
+        named: dict[str, Any] = {"co_qualname": self.native.co_qualname} if hasattr(self.native, "co_qualname") else {}
+        self.hooked = code.replace(
+            co_consts=tuple(hook if constant == _HOOK else constant for constant in code.co_consts),
+            co_name=self.native.co_name,
+            co_filename=self.native.co_filename,
+            co_firstlineno=self.native.co_firstlineno,
+            **named,
+        )
 
     def read(self) -> CodeType:
         """The function's code."""

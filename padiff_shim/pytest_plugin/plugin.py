@@ -33,7 +33,10 @@ class Plugin:
         self._mode_name: str = config.getoption("--padiff")
         try:
             self._options = {self._mode_name: self._resolved(self._mode_name, config.getoption("--padiff-set"))}
-            self._threshold = self._verdict(config.getoption("--padiff-from"))
+            word = config.getoption("--padiff-from")
+            if word is not None and self._mode_name != "compare":
+                raise ArgumentError("--padiff-from belongs to --padiff=compare")
+            self._threshold = None if word is None else one_of("--padiff-from", word, Verdict)
         except PadiffShimError as error:
             raise pytest.UsageError(tr("padiff_shim: {error}", error=error)) from None
         self._mode: Any = None  # the mode of the running test
@@ -42,11 +45,6 @@ class Plugin:
     def _resolved(self, mode: str, words: list[str]) -> tuple[ModeOptions, dict[str, options.Setting]]:
         pairs = dict(_pair(word) for word in words)
         return options.resolved(mode, pairs, lambda name: f"--padiff-set {name}=")
-
-    def _verdict(self, word: str | None) -> str | None:
-        if word is not None and self._mode_name != "compare":
-            raise ArgumentError("--padiff-from belongs to --padiff=compare")
-        return None if word is None else one_of("--padiff-from", word, Verdict)
 
     # -------------------------------------------------------------------------------------------- a test
 

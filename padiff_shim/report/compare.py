@@ -64,13 +64,6 @@ def within(finding: LineFinding) -> str:
     return tr("{layer} and {others}", layer=layer, others=many(others, "other layer"))
 
 
-def count_words(verdicts: Mapping[str, int], beside: Mapping[str, int]) -> str:
-    """``"WRONG 2, ROUNDING 410, EQUAL 96; apart: known 12, negligible 3"``."""
-    counted, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, beside))
-    counted = counted or tr("none")
-    return tr("{counted}; apart: {others}", counted=counted, others=others) if others else counted
-
-
 def divergence(first: Any) -> str:
     """The first record that stands out (a run's ``first_divergence()``); if it is set apart, the sentence says so."""
     if first is None:
@@ -398,12 +391,23 @@ def document(run: CompareRun) -> doc.Document:
     largest = (
         [tr("Largest difference that is only rounding: {record}", record=words.only_rounding(rounding[0]))] if rounding else []
     )
+    # The worst calls, those that say the same of the same line in one row
+    findings = [finding for finding in run.by_line() if not finding.apart]
+    columns = (
+        doc.Column(tr("verdict"), short=True, fold=True),
+        doc.Column(tr("side"), markdown="under", short=True),
+        *(doc.Column(head, fold=True) for head in (tr("op, tensor"), tr("layer, line"))),
+        *doc.figures(tr("error / bound"), tr("atol needed"), tr("records")),
+    )
+    rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
     return doc.Document(
         headline(counts, coverage),
         [
             doc.Notes(list(map(from_log, run.warnings)), warning=True),
             doc.Facts(list(_facts(run))),
-            doc.Section(tr("Worst calls"), [_findings(run)]),
+            doc.Section(
+                tr("Worst calls"), [doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.by_line()")]
+            ),
             doc.Only((doc.TEXT,), in_text),
             doc.Only((doc.MARKDOWN,), list(map(doc.Paragraph, largest))),
             *map(doc.Paragraph, remarks),
@@ -422,7 +426,12 @@ def _facts(run: CompareRun) -> Iterator[str]:
         yield tr("Command: {command}", command=shown(run.header["command"], SENTENCE))
     if run.replicas is not None and run.replicas.parting is None:  # else it is the first warning
         yield shown(run.replicas, SENTENCE)
-    counted = count_words(counts.verdicts(everything=False), counts.apart())
+    # `"WRONG 2, ROUNDING 410, EQUAL 96; apart: known 12, negligible 3"`
+    verdicts = counts.verdicts(everything=False)
+    beside = counts.apart()
+    counted, others = (", ".join(f"{name} {number:,}" for name, number in counts.items()) for counts in (verdicts, beside))
+    counted = counted or tr("none")
+    counted = tr("{counted}; apart: {others}", counted=counted, others=others) if others else counted
     records = many(counts.records, "result or gradient", "results and gradients")
     yield tr("{calls}, {records}: {counted}", calls=many(counts.calls, "call"), records=records, counted=counted)
     # How much was checked
@@ -444,19 +453,6 @@ def _facts(run: CompareRun) -> Iterator[str]:
         text += tr("; beside them {calls} of integers, or without elements, rounded nothing", calls=many(exact, "call"))
     yield tr("Coverage: {coverage}.", coverage=text)
     yield from advice(counts)
-
-
-def _findings(run: CompareRun) -> doc.Table:
-    """The worst calls, those that say the same of the same line in one row."""
-    findings = [finding for finding in run.by_line() if not finding.apart]
-    columns = (
-        doc.Column(tr("verdict"), short=True, fold=True),
-        doc.Column(tr("side"), markdown="under", short=True),
-        *(doc.Column(head, fold=True) for head in (tr("op, tensor"), tr("layer, line"))),
-        *doc.figures(tr("error / bound"), tr("atol needed"), tr("records")),
-    )
-    rows = [_finding_row(finding) for finding in findings[:FINDINGS]]
-    return doc.Table(columns, rows, total=len(findings) + run.counts.further, hint="run.by_line()")
 
 
 def _finding_row(finding: LineFinding) -> doc.Row:

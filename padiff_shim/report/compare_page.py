@@ -245,26 +245,6 @@ SCRIPTS = (
 )
 
 
-def json_block(value: Any) -> str:
-    """``value`` as JSON that may stand inside ``<script type="application/json">``.
-
-    ASCII only, and without ``<``, ``>`` and ``&``: no string in it can end the element or open a comment (the states of the
-    HTML parser in script data are left by ``</script`` and ``<!--`` alone: HTML standard, section 13.2.5.4).
-    """
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
-def _read(coverage: Mapping[str, Any]) -> dict[str, Any]:
-    """Coverage with its reasons in the reader's language."""
-    unchecked, by_op = coverage.get("unchecked") or {}, coverage.get("unchecked_ops") or {}
-    return {
-        **coverage,
-        "unchecked": {from_log(why): calls for why, calls in unchecked.items()},
-        "unchecked_ops": {op: {from_log(why): calls for why, calls in reasons.items()} for op, reasons in by_op.items()},
-    }
-
-
 def render(
     header: Mapping[str, Any],
     records: Iterable[Mapping[str, Any]],
@@ -293,9 +273,16 @@ def render(
     whole("limit", limit, least=1)
     untested = untested_words(header.get("environment") or {})
     remarks = list(dict.fromkeys([*untested, *header.get("warnings", ()), *warnings]))
+    unchecked, by_op = coverage.get("unchecked") or {}, coverage.get("unchecked_ops") or {}
     data = {
         "header": plain(header),
-        "coverage": plain(_read(coverage)),
+        "coverage": plain(
+            {
+                **coverage,
+                "unchecked": {from_log(why): calls for why, calls in unchecked.items()},
+                "unchecked_ops": {op: {from_log(why): calls for why, calls in reasons.items()} for op, reasons in by_op.items()},
+            }
+        ),
         "warnings": plain(list(map(from_log, remarks))),
         **translations(SCRIPTS),
         **pack(records, coverage, limit, counts),
@@ -303,7 +290,13 @@ def render(
     if data["messages"]:  # the reader's language is not English
         for name in filter(None, (outcome["quirk"] for outcome in data["outcomes"])):
             data["messages"][name] = str(tr(shown(name)))
-    return application("page.html", ("base.css", "page.css"), SCRIPTS, json_block(data))
+    # `value` as JSON that may stand inside `<script type="application/json">`
+    # ASCII only, and without `<`, `>` and `&`: no string in it can end the element or open a comment (the states of the HTML parser
+    # in script data are left by `</script` and `<!--` alone: HTML standard, section 13.2.5.4)
+    text = json.dumps(data, allow_nan=False, separators=(",", ":"))
+    return application(
+        "page.html", ("base.css", "page.css"), SCRIPTS, text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    )
 
 
 def text(run: CompareRun, *, limit: int = LIMIT) -> str:

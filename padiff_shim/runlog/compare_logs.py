@@ -128,14 +128,7 @@ def read(paths: Sequence[Path], each: Callable[[Mapping[str, Any]], None] | None
     if not reading.paths:
         raise refusals[0]
     reading.lost += [tr("left out: {error}", error=error) for error in refusals]
-    reading.unfinished = _unfinished(reading)
-    remarks = [text for header in reading.headers for text in header.get("warnings", ())]
-    reading.warnings = list(dict.fromkeys([*remarks, *reading.warnings, *reading.unfinished, *reading.lost]))
-    return reading
-
-
-def _unfinished(reading: Reading) -> list[str]:
-    """A remark on each log that was not closed, and on ranks of a distributed run that left none. A fork's is never closed."""
+    # A remark on each log that was not closed, and on ranks of a distributed run that left none. A fork's is never closed.
     world = max(int(header.get("ranks") or 1) for header in reading.headers)
     remarks = [
         tr(
@@ -147,8 +140,12 @@ def _unfinished(reading: Reading) -> list[str]:
         if not ended and ("parent" not in header or header.get("stopped"))
     ]
     if world < 2:
-        return remarks
-    return remarks + lost_ranks(world, {header.get("rank", 0) for header in reading.headers})
+        reading.unfinished = remarks
+    else:
+        reading.unfinished = remarks + lost_ranks(world, {header.get("rank", 0) for header in reading.headers})
+    remarks = [text for header in reading.headers for text in header.get("warnings", ())]
+    reading.warnings = list(dict.fromkeys([*remarks, *reading.warnings, *reading.unfinished, *reading.lost]))
+    return reading
 
 
 def _why_unfinished(header: Mapping[str, object], world: int) -> str:

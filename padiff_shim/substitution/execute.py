@@ -138,7 +138,12 @@ class Substitution:
             if not out_tensor.requires_grad:
                 if self.unused(position):
                     return new_result(out_tensor, operands)
-                result = result_beside(wanting, out_tensor, operands)
+                # A result without a gradient of its own (indices, a mask) beside `wanting`, which has one: in Paddle both have one
+                # node
+                if out_tensor.is_floating_point():
+                    result = taped_result(ZerosBehind.apply(own(out_tensor.detach(), operands), wanting))
+                else:
+                    result = gradientless(new_result(out_tensor, operands), wanting)
                 if (
                     self.door.python and not out_tensor.is_floating_point()
                 ):  # of indices Paddle's Python functions say that none is wanted
@@ -287,13 +292,6 @@ def new_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) ->
         if type(side) is torch.Tensor and side.data_ptr() == pointer:
             out = own(out, operands)
     return hand_over(out)
-
-
-def result_beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
-    """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
-    if out.is_floating_point():
-        return taped_result(ZerosBehind.apply(own(out.detach(), operands), wanting))
-    return gradientless(new_result(out, operands), wanting)
 
 
 def gradientless(result: Any, wanting: torch.Tensor) -> Any:

@@ -340,13 +340,20 @@ def op(
 
     def declare(formula: Formula) -> Op:
         called = name or formula.__name__.strip("_")
-        tensors = fields.setdefault("tensors", _leading_tensors(formula))
+        # How many leading parameters a formula declares as tensors; 1 of one that declares none, or a sequence of them
+        code = getattr(formula, "__code__", None)
+        names = () if code is None else code.co_varnames[: code.co_argcount]
+        declared = ["Tensor" in str(formula.__annotations__.get(name)) for name in names]
+        tensors = fields.setdefault("tensors", max(1, (*declared, False).index(False)))
         forms = [called] if legacy is True else [legacy] if isinstance(legacy, str) else list(legacy or ())
         entries = [function(python, params)] if python else [c_op(called, params, numbers=numbers)] if c else []
         old = [_legacy(form, params, tensors, numbers) for form in forms]
         entries += [*doors, *old]
         if inplace:
-            entries += [_in_place(entry) for entry in (*entries[:1], *old)]
+            entries += [
+                Entry(f"{entry.target}_", entry.params, inplace=True, numbers=entry.numbers, pairs=entry.pairs)
+                for entry in (*entries[:1], *old)
+            ]
         listed = amp or (old[0].name if old else called)
         return Op(called, formula, params, tuple(entries), (listed, "") if isinstance(listed, str) else listed, **fields)
 
@@ -378,14 +385,6 @@ def function(target: str, params: str, **options: Any) -> Entry:
     return Entry(target, params, **options)
 
 
-def _leading_tensors(formula: Formula) -> int:
-    """How many leading parameters a formula declares as tensors; 1 of one that declares none, or a sequence of them."""
-    code = getattr(formula, "__code__", None)
-    names = () if code is None else code.co_varnames[: code.co_argcount]
-    declared = ["Tensor" in str(formula.__annotations__.get(name)) for name in names]
-    return max(1, (*declared, False).index(False))
-
-
 def _name(word: str) -> str:
     return word.partition("=")[0].partition("|")[0]
 
@@ -406,8 +405,3 @@ def _legacy(form: str, params: str, tensors: int, numbers: tuple[str, ...]) -> E
     attributes = {_name(word) for word in words[tensors:]}
     own_numbers = tuple(number for number in numbers if number in attributes)
     return legacy_op(called, " ".join(words), tensors=tensors, numbers=own_numbers)
-
-
-def _in_place(entry: Entry) -> Entry:
-    """The in-place form of an entry point."""
-    return Entry(f"{entry.target}_", entry.params, inplace=True, numbers=entry.numbers, pairs=entry.pairs)

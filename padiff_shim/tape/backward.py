@@ -497,7 +497,13 @@ class _Search:
             open_ = reached_without(self.cuts, [side for side, _ in noted])
             places = [place for place in places if edge(place[1]) in open_]
         roots = [side for side, _ in noted]
-        fronts = self._fronts(roots)
+        # Those that lead to inputs; not those below an only input, which Paddle prunes
+        if len(self.inputs) > 1 or not self.fronts or not self.sides[0]:
+            fronts = self.fronts
+        else:
+            ends = {edge(side) for side, _ in self.sides[0]}
+            open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
+            fronts = [side for side in self.fronts if edge(side) in open_]
         wanted = [side for _, side, _ in places] + fronts
         if not wanted:
             return [], []
@@ -516,14 +522,6 @@ class _Search:
                 if grad is not None:
                     deliver(side, self._for_paddle(grad, False), natives, native_grads)
         return natives, native_grads
-
-    def _fronts(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Those that lead to inputs; not those below an only input, which Paddle prunes."""
-        if len(self.inputs) > 1 or not self.fronts or not self.sides[0]:
-            return self.fronts
-        ends = {edge(side) for side, _ in self.sides[0]}
-        open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
-        return [side for side in self.fronts if edge(side) in open_]
 
     def _for_paddle(self, grad: torch.Tensor, transposed: bool) -> Any:
         """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""

@@ -110,14 +110,6 @@ class Operands:
         self.aliases.append(alias)
         return alias
 
-    def lay_out(self, arguments: Sequence[Any]) -> None:
-        """Note where a PyLayer was given which operand."""
-        inlets = {id(alias): inlet for alias, inlet in zip(self.aliases, self.inlets)}
-        for value in arguments:
-            tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if type(item) in TENSOR_TYPES]
-            if tensors:
-                self.slots.append([inlets.get(id(tensor)) for tensor in tensors])
-
     def with_zeros(self, answer: Any) -> Any:
         """What a PyLayer's backward returned; zeros for the None of an operand, at which Paddle's engine ends the process."""
         grads = answer if isinstance(answer, tuple) else (answer,)
@@ -160,14 +152,6 @@ class Operands:
         other = Operands(shown=self.shown)
         other.aliases, other.inlets, other.sides = [*self.aliases], [*self.inlets], [*self.sides]
         return other
-
-    def pass_on(self) -> None:
-        """From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves."""
-        for inlet in self.inlets:
-            inlet.action = _PASSES_ON
-            if inlet.twin.is_leaf:
-                with torch.enable_grad():
-                    inlet.twin = inlet.twin.view_as(inlet.twin)
 
     @contextmanager
     def inlets_off(self) -> Iterator[None]:
@@ -491,7 +475,13 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     operands = Operands(shown=once)
     positional, named = _with_aliases(operands, args, kwargs)
     if once:
-        operands.lay_out([*positional, *named.values()])
+        # Note where a PyLayer was given which operand
+        arguments = [*positional, *named.values()]
+        inlets = {id(alias): inlet for alias, inlet in zip(operands.aliases, operands.inlets)}
+        for value in arguments:
+            tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if type(item) in TENSOR_TYPES]
+            if tensors:
+                operands.slots.append([inlets.get(id(tensor)) for tensor in tensors])
     return _results_on_tape(name, original(*positional, **named), operands, once=once)
 
 
@@ -512,7 +502,12 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
     if not wanting or not operands.led_to_by(wanting):
         return outs
     if (operands.twinless and any(led_to(wanting, operands.twinless))) or not all(map(has_twin, wanting)):
-        operands.pass_on()
+        # From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves
+        for inlet in operands.inlets:
+            inlet.action = _PASSES_ON
+            if inlet.twin.is_leaf:
+                with torch.enable_grad():
+                    inlet.twin = inlet.twin.view_as(inlet.twin)
         return outs
     ends = torch_ends(IslandCall(name, wanting, operands, once=once))
     results = list(map(sentinel, wanting, ends))

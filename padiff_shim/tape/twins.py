@@ -460,7 +460,12 @@ class GradientPlace:
 def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
-    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
+    entrance = paddle_graph.alias(tensor)
+    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
+    if 0 not in tensor.shape:
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
+        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
+    side._place = GradientPlace(entrance, frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         key = id(side)
         _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
@@ -472,15 +477,6 @@ def creation_number(side: torch.Tensor) -> int:
     """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
     place = getattr(side, "_place", None)
     return 0 if place is None else place.number
-
-
-def _entrance(tensor: PaddleTensor, side: torch.Tensor) -> Any:
-    entrance = paddle_graph.alias(tensor)
-    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
-    if 0 not in tensor.shape:
-        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
-        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
-    return entrance
 
 
 def _exchanged(key: int, tiny: PaddleTensor) -> Any:
