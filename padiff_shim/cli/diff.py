@@ -53,13 +53,11 @@ Exit status: 0 if nothing differs, 1 if something does, 2 if nothing can be comp
 @click.option(
     "--names", metavar="PATHS", help="With --shards: PATTERN=PATH,... of names in A and in B, or a file with such a table."
 )
-@output.format_options
-@click.option("--html", type=output.PAGE, help="Write the page.")
-@click.option("--markdown", type=output.TEXT, help="Write the difference as Markdown; - is standard output.")
 @click.option(
     "--report", type=output.TEXT, help="Write the pull request's Markdown, with hashes of what was computed; - is standard output."
 )
-@click.option("--json", "data", type=output.TEXT, help="Write everything found as JSON; - is standard output.")
+@output.format_options
+@output.file_options
 def command(
     first: str,
     second: str,

@@ -44,6 +44,6 @@ def command(strict: bool, data: str | None) -> int:
         health = examine()
     if data != "-":
         click.echo(output.as_text(health))
-    output.write_json(data, health.to_dict)
+    output.write_json(data, health)
     remarks = any(check.state == REMARK for check in health.checks)
     return FINE if health and not (strict and remarks) else NO

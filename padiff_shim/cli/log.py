@@ -61,7 +61,12 @@ def command(
     DIR is what compare(log=...), reference(log=...) or `padiff-shim run --log` named. With no FILE the summary is printed. --repro
     writes one call's difference as a script that does without this library."""
     if saved:
-        return _listed(loaded(folder))
+        kept_calls = loaded(folder).kept()
+        for place, each in zip(kept_calls.places, kept_calls):
+            _say(f"{place}: {each}")
+        if not kept_calls:
+            click.echo(str(tr(_NOTHING)), err=True)
+        return FINE if kept_calls else NO
     if call is None:
         output.answer(load(folder), **files, always=False)
         return FINE
@@ -77,15 +82,6 @@ def _say(text: str) -> None:
     screen = Screen()
     screen.say(text, hang=2)
     click.echo(screen.text())
-
-
-def _listed(run: CompareRun) -> int:
-    saved = run.kept()
-    for place, call in zip(saved.places, saved):
-        _say(f"{place}: {call}")
-    if not saved:
-        click.echo(str(tr(_NOTHING)), err=True)
-    return FINE if saved else NO
 
 
 def _chosen(run: CompareRun, word: str) -> Call | int:

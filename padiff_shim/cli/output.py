@@ -50,13 +50,13 @@ class Target(click.ParamType):  # type: ignore[type-arg]
 PAGE, TEXT = Target(), Target(piped=True)
 
 
-def write_json(path: str | None, data: Callable[[], Any], who: str | None = "") -> None:
-    """Write ``data()`` as JSON into a file, with a line by ``who``, or onto standard output if ``path`` is ``-``; None: nothing.
+def write_json(path: str | None, result: Presented, who: str | None = "") -> None:
+    """Write a result as JSON into a file, with a line by ``who``, or onto standard output if ``path`` is ``-``; None: nothing.
 
     Raises:
         FileError: the file cannot be written.
     """
-    _put(path, lambda: json.dumps(data(), indent=2, ensure_ascii=False, default=str) + "\n", who)
+    _put(path, lambda: json.dumps(result.to_dict(), indent=2, ensure_ascii=False, default=str) + "\n", who)
 
 
 def write_markdown(path: str | None, result: Presented, who: str | None = "") -> None:
@@ -135,7 +135,7 @@ def answer(
         FileError: a file cannot be written.
     """
     write_page(html, result)
-    write_json(data, lambda: result.to_dict())
+    write_json(data, result)
     write_markdown(markdown, result)
     _put(sarif, lambda: formatted(result, "sarif") + "\n", "")
     files = [path for path in (html, markdown, data, sarif) if path is not None]

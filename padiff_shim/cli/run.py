@@ -113,9 +113,7 @@ Options of the mode come before the program, the program's own after it. Exit st
 @click.option("--reference", "reference", is_flag=True, help="Run the program on Torch's kernels (the default).")
 @click.option("--compare", "compare", is_flag=True, help="Run Paddle's and Torch's kernels at each call, and judge both.")
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module's name, as of python -m.")
-@click.option("--html", type=output.PAGE, help="Write the page (docs/compare.md, docs/run.md).")
-@click.option("--markdown", type=output.TEXT, help="Write the findings as Markdown; - is standard output.")
-@click.option("--json", "data", type=output.TEXT, help="Write everything counted as JSON; - is standard output.")
+@output.file_options
 @click.option(
     "--inherit/--no-inherit",
     default=True,
@@ -129,9 +127,6 @@ def command(
     reference: bool,
     compare: bool,
     is_module: bool,
-    html: str | None,
-    markdown: str | None,
-    data: str | None,
     inherit: bool,
     quiet: bool,
     program_name: str,
@@ -142,13 +137,14 @@ def command(
     end, also after an error, sys.exit or Ctrl-C."""
     if reference and compare:
         raise click.UsageError(tr("--reference and --compare exclude each other"))
+    files = {name: words.pop(name) for name in ("html", "markdown", "data")}
     options, settings = chosen("compare" if compare else "reference", words)
     started = (program.module if is_module else program.script)(program_name, arguments)
     if options.log is not None:
         try_folder(options.log, "the log ")
         object.__setattr__(options, "log", _absolute(options.log))  # the program may go elsewhere before it imports Paddle
     ranks = Ranks(options, settings) if inherit else None
-    report = _Report(ranks, html, markdown, data, quiet)
+    report = _Report(ranks, files, quiet)
 
     def run() -> int:
         withdraw()  # of a run around this one
@@ -171,10 +167,9 @@ def _mode(options: ModeOptions, settings: dict[str, Setting]) -> Any:
 class _Report:
     """What is written when the program has ended."""
 
-    def __init__(self, ranks: Ranks | None, html: str | None, markdown: str | None, data: str | None, quiet: bool) -> None:
-        self._ranks = ranks
-        self._html, self._markdown, self._data = map(_absolute, (html, markdown, data))
-        self._quiet = quiet
+    def __init__(self, ranks: Ranks | None, files: Mapping[str, str | None], quiet: bool) -> None:
+        self._ranks, self._quiet = ranks, quiet
+        self._files = {name: _absolute(path) for name, path in files.items()}
 
     def __call__(self, run: Any) -> None:
         remarks: list[str] = []
@@ -189,13 +184,10 @@ class _Report:
             if not self._quiet:
                 print(output.as_text(run, sys.stderr), file=sys.stderr)
             who = None if self._quiet else WHO
-            for write in (
-                lambda: output.write_page(self._html, run, who),
-                lambda: output.write_markdown(self._markdown, run, who),
-                lambda: output.write_json(self._data, run.to_dict, who),
-            ):
+            writing = {"html": output.write_page, "markdown": output.write_markdown, "data": output.write_json}
+            for name, write in writing.items():
                 try:
-                    write()
+                    write(self._files[name], run, who)
                 except PadiffShimError as error:
                     print(f"{WHO}{error}", file=sys.stderr)
 

@@ -92,7 +92,7 @@ def command(
         return NO
     if target is not None:
         output.written(write_file(models[target_side], target))
-    output.write_json(data, mapping.to_dict)
+    output.write_json(data, mapping)
     output.write_markdown(markdown, mapping)
     if "-" not in (data, markdown):
         click.echo(output.as_text(mapping))

@@ -22,7 +22,7 @@ from ..frameworks.versions import PaddleTracer
 from ..language import logged
 from ..patching.functions import AttributePatch
 from ..patching.patcher import Point
-from .locate import function_point, point, present
+from .locate import calling, function_point, point, present
 
 # ``paddle.amp.auto_cast`` is the function: the module is found by its name alone.
 _GUARDS, _SCALERS = (sys.modules[f"paddle.amp.{name}"] for name in ("auto_cast", "grad_scaler"))
@@ -54,12 +54,16 @@ def points() -> list[Point]:
     patch.hooked = property(autocast.level, autocast.set_level, doc=autocast.NATIVE_LEVEL.__doc__)
     return [
         *map(_tracer, (_GUARDS, _SCALERS)),
-        *(function_point(_GUARDS, name, f"{_GUARDS.__name__}.{name}", _capable) for name in _CAPABLE if hasattr(_GUARDS, name)),
+        *(
+            function_point(_GUARDS, name, f"{_GUARDS.__name__}.{name}", lambda original: lambda: _acts() or original())
+            for name in _CAPABLE
+            if hasattr(_GUARDS, name)
+        ),
         patch,
         *present(
-            point("paddle.amp.AmpScaler.scale", lambda patch: _scaling(patch.original)),
-            point("paddle.amp.AmpScaler._update", lambda patch: _updating(patch.original)),
-            point(_UNSCALE, lambda patch: _unscaling(patch.original)),
+            point("paddle.amp.AmpScaler.scale", calling(_scale)),
+            point("paddle.amp.AmpScaler._update", calling(_update)),
+            point(_UNSCALE, calling(_unscale)),
         ),
     ]
 
@@ -110,13 +114,6 @@ _ON_GPU = SimpleNamespace(
 )
 
 
-def _capable(original: Callable[[], bool]) -> Callable[[], bool]:
-    def supported() -> bool:
-        return _acts() or original()
-
-    return supported
-
-
 def _acts() -> bool:
     """Whether mixed precision acts on a CPU here."""
     frame = below()
@@ -126,40 +123,30 @@ def _acts() -> bool:
 _scaled: weakref.WeakSet[Any] = weakref.WeakSet()  # scalers that were enabled: Paddle disables those that get no float16
 
 
-def _scaling(original: Callable[..., Any]) -> Callable[..., Any]:
-    def hook(scaler: Any, var: Any) -> Any:
-        frame = below()
-        if scaler._enable:
-            _scaled.add(scaler)
-        elif frame is not None and scaler not in _scaled and _acts():
-            frame.run.warn(_DISABLED)
-        return original(scaler, var)
-
-    return hook
+def _scale(original: Callable[..., Any], scaler: Any, var: Any) -> Any:
+    frame = below()
+    if scaler._enable:
+        _scaled.add(scaler)
+    elif frame is not None and scaler not in _scaled and _acts():
+        frame.run.warn(_DISABLED)
+    return original(scaler, var)
 
 
-def _updating(original: Callable[..., Any]) -> Callable[..., Any]:
+def _update(original: Callable[..., Any], scaler: Any) -> Any:
     """Paddle prints the scale, of shape [1], as a float where it lowers it. NumPy refuses that from 2.4 on, but not of shape []."""
-
-    def hook(scaler: Any) -> Any:
-        if below() is None or not scaler._enable:
-            return original(scaler)
-        shape = scaler._scale.shape
-        scaler._scale = scaler._scale.reshape([])
-        try:
-            return original(scaler)
-        finally:
-            scaler._scale = scaler._scale.reshape(shape)
-
-    return hook
+    if below() is None or not scaler._enable:
+        return original(scaler)
+    shape = scaler._scale.shape
+    scaler._scale = scaler._scale.reshape([])
+    try:
+        return original(scaler)
+    finally:
+        scaler._scale = scaler._scale.reshape(shape)
 
 
-def _unscaling(original: Callable[..., Any]) -> Callable[..., Any]:
-    @undisturbed
-    def hook(*args: Any) -> Any:
-        gradients, scale, _, has_infinity = args[:4]
-        if _acts() and gradients and gradients[0].dtype in _HALVES:
-            return unscale_(gradients, scale, has_infinity)
-        return original(*args)
-
-    return hook
+@undisturbed
+def _unscale(original: Callable[..., Any], *args: Any) -> Any:
+    gradients, scale, _, has_infinity = args[:4]
+    if _acts() and gradients and gradients[0].dtype in _HALVES:
+        return unscale_(gradients, scale, has_infinity)
+    return original(*args)

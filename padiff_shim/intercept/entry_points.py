@@ -31,7 +31,7 @@ from ..tape.islands import WRITES
 from ..tape.paddle_graph import LOCAL
 from . import amp, initial_weights, optimizers
 from .engine import WithEngine
-from .locate import c_function, function_point, holder, point, present
+from .locate import c_function, calling, function_point, holder, point, present
 
 _FLOATS = frozenset(PADDLE_DTYPES[name] for name in ("float16", "bfloat16", "float32", "float64"))
 _GRADS = ("_grad", "_grad_")  # called by the engine in C++, not from Python
@@ -182,25 +182,19 @@ def _py_layers() -> Point:
     return patch
 
 
-def _executing(name: str, why: Reason, original: Callable[..., Any]) -> Callable[..., Any]:
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        frame = top()
-        if frame is not None and not frame.idle:
-            frame.tally.native[name, why.text] += 1
-            frame.run.warn(logged("a static program ran ({name}): the ops inside it are not seen", name=name))
-        return original(*args, **kwargs)
-
-    return hook
+def _execute(name: str, why: Reason, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    frame = top()
+    if frame is not None and not frame.idle:
+        frame.tally.native[name, why.text] += 1
+        frame.run.warn(logged("a static program ran ({name}): the ops inside it are not seen", name=name))
+    return original(*args, **kwargs)
 
 
-def _in_the_frames_way(original: Callable[..., Any]) -> Callable[..., Any]:
-    def hook(function: Any, *args: Any, **kwargs: Any) -> Any:
-        frame = top()
-        if frame is None or not frame.eager:
-            return original(function, *args, **kwargs)
-        return function._call_dygraph_function(*args, **kwargs)
-
-    return hook
+def _in_the_frames_way(original: Callable[..., Any], function: Any, *args: Any, **kwargs: Any) -> Any:
+    frame = top()
+    if frame is None or not frame.eager:
+        return original(function, *args, **kwargs)
+    return function._call_dygraph_function(*args, **kwargs)
 
 
 def _packing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -252,12 +246,9 @@ def _all() -> list[Point]:
         _py_layers(),
         *present(
             # What a static program computes is in C++, out of reach.
-            point("paddle.static.Executor.run", lambda patch: _executing("Executor.run", EXECUTED, patch.original)),
-            point("paddle.inference.Predictor.run", lambda patch: _executing("Predictor.run", PREDICTED, patch.original)),
-            point(
-                "paddle.jit.dy2static.program_translator.StaticFunction.__call__",
-                lambda patch: _in_the_frames_way(patch.original),
-            ),
+            point("paddle.static.Executor.run", calling(functools.partial(_execute, "Executor.run", EXECUTED))),
+            point("paddle.inference.Predictor.run", calling(functools.partial(_execute, "Predictor.run", PREDICTED))),
+            point("paddle.jit.dy2static.program_translator.StaticFunction.__call__", calling(_in_the_frames_way)),
         ),
         *points_of_packing,
         *optimizers.points(),
@@ -285,20 +276,16 @@ def _layers() -> list[Point]:
     return [function_point(paddle.nn.Layer, "__call__", "paddle.nn.Layer.__call__", tracking)]
 
 
-def _passing_on(original: Callable[..., Any]) -> Callable[..., Any]:
-    """The hook of a method in Python that moves values, in a run with a shadow stream."""
-
-    def hook(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        frame = top()
-        if frame is not None:
-            frame.plan.moved(original, args, kwargs, result)
-        return result
-
-    return hook
+def _passing_on(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A method in Python that moves values, in a run with a shadow stream."""
+    result = original(*args, **kwargs)
+    frame = top()
+    if frame is not None:
+        frame.plan.moved(original, args, kwargs, result)
+    return result
 
 
 OPS = WithEngine(_all)
 LAYERS = Patcher(_layers)
 _SHADOWED = ("paddle.Tensor.__getitem__", "paddle.Tensor.detach")  # in Python: a shadow stream has to pass through them, too
-SHADOWS = Patcher(lambda: present(*(point(name, lambda patch: _passing_on(patch.original)) for name in _SHADOWED)))
+SHADOWS = Patcher(lambda: present(*(point(name, calling(_passing_on)) for name in _SHADOWED)))

@@ -15,7 +15,7 @@ from ..frameworks import randomness
 from ..interrupts import engine_runs
 from ..language import logged
 from ..patching.patcher import Point
-from .locate import point, present
+from .locate import calling, point, present
 
 _Method = Callable[..., Any]
 _OWNER = "paddle.base.core.Generator"
@@ -31,11 +31,11 @@ def points() -> list[Point]:
         "manual_seed": _followed(lambda source, result, seed: source.manual_seed(seed)),
         "seed": _followed(lambda source, seed: source.manual_seed(seed)),
         "get_state": _followed(lambda source, state: randomness.keep(state, source)),
-        "set_state": _restoring,
-        "register_state_index": _registering,
-        "set_state_index": _switching,
+        "set_state": calling(_set_state),
+        "register_state_index": calling(_register_state_index),
+        "set_state_index": calling(_set_state_index),
     }
-    return present(*(point(f"{_OWNER}.{name}", lambda patch, make=make: make(patch.original)) for name, make in hooks.items()))  # type: ignore[misc]
+    return present(*(point(f"{_OWNER}.{name}", hook) for name, hook in hooks.items()))
 
 
 def _source(generator: Any) -> Any:
@@ -44,33 +44,27 @@ def _source(generator: Any) -> Any:
     return None if frame is None or not frame.plan.draws or frame.aside else randomness.counterpart(generator)
 
 
-def _followed(act: Callable[..., Any]) -> Callable[[_Method], _Method]:
+def _followed(act: Callable[..., Any]) -> Callable[[Any], _Method]:
     """Makes the hook of a method behind which ``act`` is called: with Torch's generator, what was returned, and the arguments."""
 
-    def made(original: _Method) -> _Method:
-        def hook(generator: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(generator, *args, **kwargs)
-            source = _source(generator)
-            if source is not None:
-                act(source, result, *args, **kwargs)
-            return result
-
-        return hook
-
-    return made
-
-
-def _restoring(original: _Method) -> _Method:
-    def set_state(generator: Any, state: Any) -> Any:
+    def hook(original: _Method, generator: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(generator, *args, **kwargs)
         source = _source(generator)
-        if engine_runs():
-            _refuse_other_numbers(generator, source, state)
-        result = original(generator, state)
         if source is not None:
-            _follow(source, state)
+            act(source, result, *args, **kwargs)
         return result
 
-    return set_state
+    return calling(hook)
+
+
+def _set_state(original: _Method, generator: Any, state: Any) -> Any:
+    source = _source(generator)
+    if engine_runs():
+        _refuse_other_numbers(generator, source, state)
+    result = original(generator, state)
+    if source is not None:
+        _follow(source, state)
+    return result
 
 
 def _refuse_other_numbers(generator: Any, source: Any, state: Any) -> None:
@@ -101,25 +95,19 @@ def _follow(source: Any, state: Any) -> None:
     randomness.restore(state, source)
 
 
-def _registering(original: _Method) -> _Method:
-    def register_state_index(generator: Any, state: Any) -> Any:
-        source, before = _source(generator), generator.get_state_index()
-        result = original(generator, state)
-        if source is not None:
-            randomness.leave(source, before)
-            _follow(source, state)
-        return result
-
-    return register_state_index
+def _register_state_index(original: _Method, generator: Any, state: Any) -> Any:
+    source, before = _source(generator), generator.get_state_index()
+    result = original(generator, state)
+    if source is not None:
+        randomness.leave(source, before)
+        _follow(source, state)
+    return result
 
 
-def _switching(original: _Method) -> _Method:
-    def set_state_index(generator: Any, index: int) -> Any:
-        source, before = _source(generator), generator.get_state_index()
-        result = original(generator, index)
-        if source is not None and index != before:
-            randomness.leave(source, before)
-            randomness.enter(source, index, generator.initial_seed())
-        return result
-
-    return set_state_index
+def _set_state_index(original: _Method, generator: Any, index: int) -> Any:
+    source, before = _source(generator), generator.get_state_index()
+    result = original(generator, index)
+    if source is not None and index != before:
+        randomness.leave(source, before)
+        randomness.enter(source, index, generator.initial_seed())
+    return result

@@ -149,6 +149,16 @@ def point(target: str, hook: Callable[[Any], Callable[..., Any]]) -> Point | Non
     return awaiting(target, look, owner, name)
 
 
+def calling(function: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    """For :func:`point`: hooks that call ``function`` with Paddle's own function and the arguments."""
+
+    def made(patch: Any) -> Callable[..., Any]:
+        original = patch.original
+        return lambda *args, **kwargs: function(original, *args, **kwargs)
+
+    return made
+
+
 def present(*points: Point | None) -> list[Point]:
     """The points that this Paddle has."""
     return [point for point in points if point is not None]

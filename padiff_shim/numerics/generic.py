@@ -19,7 +19,7 @@ from .hypotheses import NARROWER, Alternative, explained
 from .measured import FIRST, Formula, JointResult
 from .precision import KINDS, first_place, norm
 from .quantity import Hypothesis
-from .special_cases import unproven_places
+from .special_cases import in_parts, unproven_places
 from .verdict import forms, judge
 
 # ---- The judge for any formula.
@@ -74,8 +74,7 @@ def fallback(
     if paddle.is_complex():
         parts: dict[str, Any] = {"torch_kernel": _real(torch_kernel), "paddle_kernel": paddle_kernel and _real(paddle_kernel)}
         parts["variants"] = {name: variant._replace(kernel=_real(variant.kernel)) for name, variant in (variants or {}).items()}
-        results = torch.view_as_real(paddle.resolve_conj()), torch.view_as_real(torch_.resolve_conj())
-        return fallback(*results, **parts, operands=operands, rng=rng, audit=audit)
+        return fallback(in_parts(paddle), in_parts(torch_), **parts, operands=operands, rng=rng, audit=audit)
     same = difference.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
         return Judgement(Verdict.EQUAL, reason=logged("bit for bit equal"), stats=difference.equal_stats(max(paddle.numel(), 1)))
@@ -258,12 +257,8 @@ def _without_number(formula: Formula, variants: Mapping[str, Variant]) -> list[H
 
 def _real(kernel: Kernel) -> Kernel:
     if isinstance(kernel, JointResult):
-        return JointResult(kernel.together, kernel.index, _in_parts)
-    return lambda *tensors: _in_parts(kernel(*tensors))
-
-
-def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor.resolve_conj())
+        return JointResult(kernel.together, kernel.index, in_parts)
+    return lambda *tensors: in_parts(kernel(*tensors))
 
 
 def _judged(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:

@@ -15,7 +15,7 @@ import torch
 from ..interrupts import let_pass
 from . import noise
 from .precision import FORMATS, KINDS, Array, DtypeKind, equal_in_value, rounded
-from .quantity import Evaluation, Operand, Quantity, Staged
+from .quantity import Evaluation, Quantity, Staged
 from .tracing import FormulaTrace, Perturbed, Traits, trace
 
 # ---- Several results of one formula, and the runs that measure their bounds: each run moves all of them at once.
@@ -303,11 +303,6 @@ class Formula(Quantity):
         return KINDS[self.dtype]._replace(oracle=np.float64)
 
     @property
-    def grid(self) -> tuple[int, ...]:
-        """Samples are single outputs."""
-        return self.shape
-
-    @property
     def averages(self) -> bool:
         """Sums of at least 8 terms."""
         return self.k >= 8
@@ -325,10 +320,6 @@ class Formula(Quantity):
     def finite(self) -> bool:
         """Of the formula's operands."""
         return all(bool(torch.isfinite(tensor).all()) for tensor in self.inputs)
-
-    def result(self, tensor: torch.Tensor) -> Operand:
-        """One value a sample."""
-        return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
 
     @property
     def relatively(self) -> bool:

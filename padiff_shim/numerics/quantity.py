@@ -199,9 +199,9 @@ class Quantity(ABC):
         return KINDS[self.dtype]
 
     @property
-    @abstractmethod
     def grid(self) -> tuple[int, ...]:
         """The shape over which samples are drawn: the output's, or that of its rows."""
+        return self.shape
 
     @property
     def averages(self) -> bool:
@@ -237,9 +237,9 @@ class Quantity(ABC):
         views = (operand.view for operand in self.operands.values())
         return all(bool(np.isfinite(view).all() if isinstance(view, np.ndarray) else torch.isfinite(view).all()) for view in views)
 
-    @abstractmethod
     def result(self, tensor: torch.Tensor) -> Operand:
-        """A tensor of the judged shape, seen over the grid."""
+        """A tensor of the judged shape, seen over the grid: one value a sample, if that is no row."""
+        return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
 
     @abstractmethod
     def evaluate(self, staged: Staged) -> Evaluation:
@@ -301,11 +301,6 @@ class Terms(Quantity):
     guide: Callable[[torch.Tensor], list[Any]] | None = None
 
     @property
-    def grid(self) -> tuple[int, ...]:
-        """Samples are single outputs."""
-        return self.shape
-
-    @property
     def averages(self) -> bool:
         """Sums of at least 8 terms."""
         return self.sums > 0 and self.k >= 8
@@ -321,10 +316,6 @@ class Terms(Quantity):
         factors = (self.attrs.get(self.factor, 1.0), self.attrs.get("beta", 1.0))
         wide = self.dtype in (torch.float32, torch.float64)
         return wide and self.sums > 0 and self.k >= 64 and all(factor in (0.0, 1.0) for factor in factors)
-
-    def result(self, tensor: torch.Tensor) -> Operand:
-        """One value a sample."""
-        return Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
 
     def beyond(self, value: Array, where: Sequence[Array]) -> Array:
         """Also where a partial sum, or the product of some of the factors, may be: which there are is the kernel's choice."""
@@ -570,7 +561,7 @@ class Rows(Quantity):
 
     def result(self, tensor: torch.Tensor) -> Operand:
         """One row a sample, or one value where the row was reduced."""
-        return row(tensor, self.axes) if self.whole else Operand(tensor.detach(), tuple(range(tensor.ndim)), ())
+        return row(tensor, self.axes) if self.whole else super().result(tensor)
 
     def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
         """Relative errors for softmax; for the others each row in units of its largest value."""

@@ -213,7 +213,7 @@ def unproven_places(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor
     depends = torch.stack([~_near(value, values[0]) for value in values]).any(0)
     first = len(LARGE)
     moved = torch.stack([~_near(value, values[0]) for value in values[::first]]).any(0)  # by what takes the place of NaN
-    floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point()]
+    floats = [tensor for tensor in map(in_parts, formula.inputs) if tensor.is_floating_point()]
     if any(bool(tensor.isnan().any()) for tensor in floats) and any(bool(tensor.isinf().any()) for tensor in floats):
         beyond = [_with_numbers(formula, sign * BEYOND * LARGE[0], LARGE[0], related=True) for sign in (1.0, -1.0)]
         moved |= torch.stack([~_near(value, values[0]) for value in beyond]).any(0)
@@ -252,7 +252,7 @@ def _spread(formula: Formula, lost: torch.Tensor) -> torch.Tensor:
 
 def _with_numbers(formula: Formula, number: float, large: float, *, related: bool = False) -> torch.Tensor:
     """The formula's value with numbers for NaN and infinities in the operands; ``related``: both beside the largest number."""
-    floats = [tensor for tensor in map(_in_parts, formula.inputs) if tensor.is_floating_point() and tensor.numel()]
+    floats = [tensor for tensor in map(in_parts, formula.inputs) if tensor.is_floating_point() and tensor.numel()]
     largest = max([1.0, *(float(tensor.nan_to_num(0.0, 0.0, 0.0).abs().max()) for tensor in floats)])
     large *= largest
     number *= largest if related else 1.0
@@ -260,13 +260,14 @@ def _with_numbers(formula: Formula, number: float, large: float, *, related: boo
     return formula.kernel.of(operands).exact().double()
 
 
-def _in_parts(tensor: torch.Tensor) -> torch.Tensor:
+def in_parts(tensor: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as their real and imaginary parts; others as they are."""
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def _replaced(tensor: torch.Tensor, number: float, large: float) -> torch.Tensor:
     if tensor.is_complex():
-        return torch.view_as_complex(_in_parts(tensor).nan_to_num(number, large, -large))
+        return torch.view_as_complex(in_parts(tensor).nan_to_num(number, large, -large))
     return tensor.nan_to_num(number, large, -large) if tensor.is_floating_point() else tensor
 
 

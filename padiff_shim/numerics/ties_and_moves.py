@@ -61,7 +61,9 @@ def results(
         right=seen[2],
     )
     strange = accused.dtype in KINDS and bool((accused.isfinite() != value.isfinite())[bad].all())
-    if whose is not Side.BOTH and (name := _matching_variant(accused, bad, operands, variants)) is not None:
+    wide = [noise.wide(tensor) for tensor in operands]
+    name = _giving(variants, wide, accused, lambda value: equal_in_value(accused, value.to(accused.dtype)) | ~bad)
+    if whose is not Side.BOTH and name is not None:
         verdict = Verdict.NONFINITE if strange else Verdict.PRECISION_MODE if variants[name].precision else Verdict.SEMANTICS
         return Judgement(
             verdict,
@@ -74,16 +76,16 @@ def results(
     return Judgement(verdict, whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
 
 
-def _matching_variant(
-    accused: torch.Tensor, bad: torch.Tensor, operands: Sequence[torch.Tensor], variants: Mapping[str, generic.Variant]
+def _giving(
+    variants: Mapping[str, generic.Variant],
+    operands: Sequence[torch.Tensor],
+    accused: torch.Tensor,
+    agrees: Callable[[torch.Tensor], torch.Tensor],
 ) -> str | None:
-    """The first variant whose very values one side has."""
-    wide = [noise.wide(tensor) for tensor in operands]
+    """The first variant whose value of the wide operands one side has: ``agrees`` says where."""
     for name, variant in variants.items():
-        value = generic.value_of(variant, wide, accused.dtype)
-        if value is None or value.shape != accused.shape:
-            continue
-        if bool((equal_in_value(accused, value.to(accused.dtype)) | ~bad).all()):
+        value = generic.value_of(variant, operands, accused.dtype)
+        if value is not None and value.shape == accused.shape and bool(agrees(value).all()):
             return name
     return None
 
@@ -234,7 +236,14 @@ def _refused(
     stats["first_bad"], stats["oracle"] = place, "float64"
     whose = guilty[0] if len(guilty) == 1 else Side.BOTH
     accused = sides[SIDES.index(guilty[0])]
-    name = _named(call, allowed, accused, variants) if len(guilty) == 1 else None
+    name = None
+    if len(guilty) == 1 and accused.is_floating_point():
+
+        def agrees(value: torch.Tensor) -> torch.Tensor:
+            room = call.roundoff * ROUNDINGS * torch.maximum(value.abs(), accused.double().abs())
+            return ((value - accused.double()).abs() <= room) | ~allowed.tied
+
+        name = _giving(variants, call.wide, accused, agrees)
     if name is not None:
         return Judgement(
             Verdict.SEMANTICS,
@@ -246,17 +255,3 @@ def _refused(
     if accused.is_floating_point() and not bool(accused[bad].isfinite().any()):
         return Judgement(Verdict.NONFINITE, whose, reason=f"{whose}: {text}", stats=stats)
     return Judgement(wrong_class(number, bad.numel()), whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
-
-
-def _named(call: TiedCall, allowed: Allowed, accused: torch.Tensor, variants: Mapping[str, generic.Variant]) -> str | None:
-    """The first of the other generic that gives all of a side's answers at ties."""
-    if not accused.is_floating_point():
-        return None
-    for name, variant in variants.items():
-        value = generic.value_of(variant, call.wide, accused.dtype)
-        if value is None or value.shape != accused.shape:
-            continue
-        room = call.roundoff * ROUNDINGS * torch.maximum(value.abs(), accused.double().abs())
-        if bool((((value - accused.double()).abs() <= room) | ~allowed.tied).all()):
-            return name
-    return None

@@ -14,7 +14,6 @@ from ..language import logged
 from ..verdicts import NEGLIGIBLE, Verdict
 from .difference import TensorDifference
 from .precision import Array, accumulation, confidence, norm, rms
-from .precision import rms as rms_of
 from .quantity import Evaluation, Quantity, Staged, to_host
 
 # ---- Two kernels' results on one sample of outputs, in units of the rounding bound.
@@ -191,18 +190,18 @@ def small(errors: Errors) -> bool:
     return not errors.strange and errors.prob <= 1.0 and errors.rho_max <= ALONE * TYPICAL and errors.rho_rms <= TYPICAL
 
 
-def negligible(sample: Trial, rms: float) -> bool:
+def negligible(sample: Trial, size_of_all: float) -> bool:
     """Both sides' errors would be plain rounding if no bound were below one unit roundoff of the tensor's root mean square.
 
     In units of ``max(B1, u rms)`` no error is above 4, the typical one is at most 1/2, and none exceeds both its probabilistic
-    bound and ``u rms``.
+    bound and ``u rms``. ``size_of_all``: that root mean square.
     """
-    floor = sample.quantity.kind.format.unit * rms
+    floor = sample.quantity.kind.format.unit * size_of_all
     for errors in (sample.paddle, sample.torch):
         size = np.abs(errors.signed) * sample.unit
         units = np.asarray(size / np.maximum(sample.unit, floor), np.float64)
         typical = units[sample.random]
-        if errors.strange or not units.max() <= ALONE * TYPICAL or not rms_of(typical) <= TYPICAL:
+        if errors.strange or not units.max() <= ALONE * TYPICAL or not rms(typical) <= TYPICAL:
             return False
         if (size > np.maximum(sample.probable, floor)).any():
             return False

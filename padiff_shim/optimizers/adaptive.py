@@ -244,11 +244,8 @@ def radam(b: Batch) -> None:
     )  # fmt: skip
     multiply(b.flat("beta1_pow"), beta1)
     multiply(b.flat("beta2_pow"), beta2)
-    known: dict[Any, float] = {}
-    for rho, *key in zip(b.rho, numbers(b.flat("rho")), numbers(b.flat("beta2_pow")), [rho.dtype for rho in b.rho]):
-        following = known.get(tuple(key))
-        if following is None:
-            following = known[tuple(key)] = _following_rho(beta2, *key)
+    keys = zip(numbers(b.flat("rho")), numbers(b.flat("beta2_pow")), [rho.dtype for rho in b.rho])
+    for rho, following in zip(b.rho, _each(keys, lambda key: _following_rho(beta2, *key))):
         rho.fill_(following)
 
 
