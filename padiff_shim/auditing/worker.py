@@ -119,7 +119,23 @@ def main(descriptor: int, device: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         if request["ask"] == "op":
-            _op(request["op"], request["after"], Path(request["folder"]), tell)
+            # All cases of one op, behind the case `after` if there is one
+            name = request["op"]
+            from ..modes.compare import compare
+
+            todo = _behind(name, request["after"])
+            listener = _Listener(Path(request["folder"]) / "repro", name, tell)
+            mode = compare(
+                "torch", ops=[name], audit=1, mismatch_from="UNVERIFIED", callback=listener.note, keep_inputs=MANY,
+                progress=False,
+            )  # fmt: skip
+            with mode as run:
+                for case in todo:
+                    listener.case = case.name
+                    listener.refusals.update(_case(case, tell))
+                    listener.write(run)
+            counted = {"calls": run.counts.calls, "judged": run.counts.records, "verdicts": run.verdicts}
+            tell("done", **counted, refusals=dict(listener.refusals), native=run.native.get(name, {}), warnings=run.warnings)
         elif request["ask"] == "left":
             tell("left", calls=len(_behind(request["op"], request["after"])), why=request["why"])
         else:
@@ -131,25 +147,6 @@ def _environment() -> dict[str, Any]:
 
     environment = settings.environment() | {"processor": settings.processor()}
     return {"environment": {name: str(value) for name, value in environment.items()}}
-
-
-def _op(name: str, after: str, folder: Path, tell: Tell) -> None:
-    """All cases of one op, behind the case ``after`` if there is one."""
-    from ..modes.compare import compare
-
-    todo = _behind(name, after)
-    listener = _Listener(folder / "repro", name, tell)
-    mode = compare(
-        "torch", ops=[name], audit=1, mismatch_from="UNVERIFIED", callback=listener.note, keep_inputs=MANY,
-        progress=False,
-    )  # fmt: skip
-    with mode as run:
-        for case in todo:
-            listener.case = case.name
-            listener.refusals.update(_case(case, tell))
-            listener.write(run)
-    counted = {"calls": run.counts.calls, "judged": run.counts.records, "verdicts": run.verdicts}
-    tell("done", **counted, refusals=dict(listener.refusals), native=run.native.get(name, {}), warnings=run.warnings)
 
 
 def _behind(name: str, after: str) -> list[Any]:

@@ -270,7 +270,12 @@ def measure(sampling: Sampling, frame: Frame) -> None:
             _seconds(sampling.clock, 100, paddle._C_ops.add, *operands) - _seconds(sampling.clock, 100, paddle_graph.add, *operands)
         ),
     )
-    sampling.layer, sampling.engine = seconds_of_layer(frame, sampling.clock), seconds_of_backward(frame, sampling.clock)
+    # What it costs that a call of a layer is noted; Paddle's own way into a layer, which is short, is in it
+    layer, operand = paddle.nn.Identity(), paddle.zeros([1])
+    sampling.layer = _idly(
+        frame, lambda: _seconds(sampling.clock, 50, layer, operand) - _seconds(sampling.clock, 50, layer.forward, operand)
+    )
+    sampling.engine = seconds_of_backward(frame, sampling.clock)
 
 
 class _Asleep:
@@ -307,12 +312,6 @@ def _seconds(clock: Callable[[], float], calls: int, function: Callable[..., Any
     for _ in range(calls):
         function(*operands)
     return (clock() - began) / calls
-
-
-def seconds_of_layer(frame: Frame, clock: Callable[[], float]) -> float:
-    """What it costs that a call of a layer is noted; Paddle's own way into a layer, which is short, is in it."""
-    layer, operand = paddle.nn.Identity(), paddle.zeros([1])
-    return _idly(frame, lambda: _seconds(clock, 50, layer, operand) - _seconds(clock, 50, layer.forward, operand))
 
 
 def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 10) -> float:

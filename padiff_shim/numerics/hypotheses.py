@@ -510,7 +510,22 @@ def explained(
     inside = not odd and judged.side in results  # of the bound, and much worse than the other one
     if inside:
         odd = {judged.side: results[judged.side]}
-    causes = _causes(odd, formula, alternatives, inside or judged.verdict is Verdict.UNVERIFIED)
+    # The first alternative for each side's result that gives it, and says more of it than the formula does
+    # `doubtful`: the result may be the formula's, rounded, or at a tie: a formula that rounds worse says nothing of it
+    doubtful = inside or judged.verdict is Verdict.UNVERIFIED
+    causes: dict[Side, Alternative] = {}
+    for other in alternatives:
+        if len(causes) == len(odd):
+            break
+        try:
+            measured = other.measure()
+        except Exception as error:  # it is about other arguments
+            let_pass(error)
+            continue
+        if measured.shape == formula.shape:
+            for side, result in odd.items():
+                if side not in causes and fits(measured, result) and _tells(measured, formula, result, doubtful):
+                    causes[side] = other
     if not odd or len(causes) < len(odd):
         return None
     side = judged.side if judged.side in causes else next(iter(odd))
@@ -531,29 +546,6 @@ def explained(
         reason=judged.reason,
     )
     return replace(judged, verdict=verdict, side=side, hypothesis=cause.name, alternatives=(), modifiers=(), reason=reason)
-
-
-def _causes(
-    odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative], doubtful: bool
-) -> dict[Side, Alternative]:
-    """The first alternative for each side's result that gives it, and says more of it than the formula does.
-
-    ``doubtful``: the result may be the formula's, rounded, or at a tie: a formula that rounds worse says nothing of it.
-    """
-    causes: dict[Side, Alternative] = {}
-    for other in alternatives:
-        if len(causes) == len(odd):
-            break
-        try:
-            measured = other.measure()
-        except Exception as error:  # it is about other arguments
-            let_pass(error)
-            continue
-        if measured.shape == formula.shape:
-            for side, result in odd.items():
-                if side not in causes and fits(measured, result) and _tells(measured, formula, result, doubtful):
-                    causes[side] = other
-    return causes
 
 
 NEARER, LOOSER = 2.0, 3.0  # times; measured bounds of one formula that is spelled in two ways differ by less

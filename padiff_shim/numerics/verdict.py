@@ -54,47 +54,35 @@ def judge(
     if paddle.numel() == 0 or (same and not audit):
         return equal(paddle)
     with np.errstate(all="ignore"):
-        return _compare(quantity, paddle, torch_, same, audit, hypotheses, rng)
+        if same:
+            difference = difference_module.no_difference(torch_)
+        else:
+            relative = quantity.relatively and not _whole_grid(quantity, FIRST)
+            difference = difference_module.differ(paddle, torch_, relative=relative)
+        # Blind: there is no place to look at first, or every one is looked at.
+        scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
+        if quantity.kind.oracle is np.longdouble and not WIDE:
+            reason = logged("long double is no wider than double on this platform: nothing to judge float64 by")
+            return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
+        if not difference.finite:
+            judgement = special_cases.judge_nonfinite(quantity, paddle, torch_, difference.stats, rng)
+            if judgement is not None:
+                return _treated(judgement, quantity, paddle, torch_, difference, scales, rng) if hypotheses else judgement
+        look = (quantity, paddle, torch_, difference, scales, rng)
+        first = _sampled(*look, FIRST)
+        if plain(first) or _far_inside(first):
+            return _rounding(first, difference, same)
+        if hypotheses and _small(first):
+            return _weigh(first, difference, (paddle, torch_), same, hypotheses)
+        full = first if _whole_grid(quantity, FIRST) else _sampled(*look, SECOND)
+        if _far_inside(full):
+            return _rounding(full, difference, same)
+        return _weigh(full, difference, (paddle, torch_), same, hypotheses)
 
 
 def equal(tensor: torch.Tensor) -> Judgement:
     """The verdict on results that are equal bit for bit."""
     return Judgement(Verdict.EQUAL, reason=logged("bit for bit equal"), stats=difference_module.equal_stats(max(tensor.numel(), 1)))
-
-
-def _compare(
-    quantity: Quantity,
-    paddle: torch.Tensor,
-    torch_: torch.Tensor,
-    same: bool,
-    audit: bool,
-    hypotheses: bool,
-    rng: np.random.Generator,
-) -> Judgement:
-    if same:
-        difference = difference_module.no_difference(torch_)
-    else:
-        relative = quantity.relatively and not _whole_grid(quantity, FIRST)
-        difference = difference_module.differ(paddle, torch_, relative=relative)
-    # Blind: there is no place to look at first, or every one is looked at.
-    scales = [] if same or _whole_grid(quantity, FIRST) else quantity.scale(torch_)
-    if quantity.kind.oracle is np.longdouble and not WIDE:
-        reason = logged("long double is no wider than double on this platform: nothing to judge float64 by")
-        return Judgement(Verdict.UNVERIFIED, reason=reason, stats=difference.stats)
-    if not difference.finite:
-        judgement = special_cases.judge_nonfinite(quantity, paddle, torch_, difference.stats, rng)
-        if judgement is not None:
-            return _treated(judgement, quantity, paddle, torch_, difference, scales, rng) if hypotheses else judgement
-    look = (quantity, paddle, torch_, difference, scales, rng)
-    first = _sampled(*look, FIRST)
-    if plain(first) or _far_inside(first):
-        return _rounding(first, difference, same)
-    if hypotheses and _small(first):
-        return _weigh(first, difference, (paddle, torch_), same, hypotheses)
-    full = first if _whole_grid(quantity, FIRST) else _sampled(*look, SECOND)
-    if _far_inside(full):
-        return _rounding(full, difference, same)
-    return _weigh(full, difference, (paddle, torch_), same, hypotheses)
 
 
 def _treated(judged: Judgement, quantity: Quantity, paddle: torch.Tensor, torch_: torch.Tensor, *look: Any) -> Judgement:

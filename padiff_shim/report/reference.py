@@ -137,7 +137,17 @@ class ReferenceFigures:
         substituted = sum(counts["substituted"] for name, counts in self.ops.items() if name not in self.optimizers)
         self.substituted = substituted - integers
         self.backward = sum(counts["backward"] for counts in self.ops.values())
-        self.stayed = sorted(_stayed(data), key=lambda stayed: (stayed.wanted, not stayed.rounds, -stayed.calls, stayed.op))
+        reasons = {
+            (op, reason): Stayed(op, reason, calls)
+            for op, counts in data["ops"].items()
+            for reason, calls in counts["native"].items()
+        }
+        for line in data.get("lines") or ():
+            stayed = reasons.get((line["op"], line["reason"]))
+            if stayed is not None and line["site"]:
+                key = line["site"], line["layer"]
+                stayed.lines[key] = stayed.lines.get(key, 0) + line["calls"]
+        self.stayed = sorted(reasons.values(), key=lambda stayed: (stayed.wanted, not stayed.rounds, -stayed.calls, stayed.op))
         self.native = sum(stayed.calls for stayed in self.stayed if not stayed.wanted and stayed.rounds)
         self.left_out = sum(stayed.calls for stayed in self.stayed if stayed.wanted)
         self.exact = integers + sum(stayed.calls for stayed in self.stayed if not stayed.rounds)
@@ -321,18 +331,6 @@ def _natural(name: str) -> list[Any]:
         for word in name.split(".")
         if name
     ]
-
-
-def _stayed(data: Mapping[str, Any]) -> list[Stayed]:
-    reasons = {
-        (op, reason): Stayed(op, reason, calls) for op, counts in data["ops"].items() for reason, calls in counts["native"].items()
-    }
-    for line in data.get("lines") or ():
-        stayed = reasons.get((line["op"], line["reason"]))
-        if stayed is not None and line["site"]:
-            key = line["site"], line["layer"]
-            stayed.lines[key] = stayed.lines.get(key, 0) + line["calls"]
-    return list(reasons.values())
 
 
 def seconds_of(seconds: float) -> str:

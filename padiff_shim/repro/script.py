@@ -289,7 +289,19 @@ def write(
     if environment is not None and not isinstance(environment, Mapping):
         raise ArgumentError("environment= is a table of versions, got {environment}", environment=described(environment))
     known = finite(dict(record))
-    op, entry = _declared(known)
+    # The op and the entry point of a record, from the table of ops
+    from ..catalogue.registry import ops
+
+    name, target = known.get("op"), known.get("entry")
+    op = ops().get(name) if isinstance(name, str) else None
+    entry = next((candidate for candidate in op.entries if candidate.target == target), None) if op is not None else None
+    if op is None or entry is None:
+        raise PadiffShimError(
+            "op {name} with entry {target} is not in the table of this version",
+            name=repr(shown(name)),
+            target=repr(shown(target)),
+        )
+    entry = entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
     _check(op, known, arrays)
     known.update(stats=known.get("stats") or {}, environment=finite(dict(environment or {})), transposed=list(op.layouts))
     functions, excerpt = _calls(op, entry, known, arrays)
@@ -317,22 +329,6 @@ def place(path: Any) -> Path:
             "path= is that of the script, such as 'show.py' (its data goes into 'show.npz'), got {path}", path=described(path)
         )
     return Path(path)
-
-
-def _declared(record: Mapping[str, Any]) -> tuple[Op, Entry]:
-    """The op and the entry point of a record, from the table of ops."""
-    from ..catalogue.registry import ops
-
-    name, target = record.get("op"), record.get("entry")
-    op = ops().get(name) if isinstance(name, str) else None
-    entry = next((candidate for candidate in op.entries if candidate.target == target), None) if op is not None else None
-    if op is None or entry is None:
-        raise PadiffShimError(
-            "op {name} with entry {target} is not in the table of this version",
-            name=repr(shown(name)),
-            target=repr(shown(target)),
-        )
-    return op, entry if entry.pairs is None else op.entries[0]  # the legacy form of the same kernel
 
 
 def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:

@@ -253,29 +253,25 @@ def save(paths: Sequence[Path], inputs: Path, folder: Path) -> Path:
     if not paths:
         raise PadiffShimError("this run has no log to save (it could not be written, or nothing was recorded)")
     try:
-        return _copied(paths, inputs, folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        own = {path.name: EventFile(path).header.get("id") for path in paths}
+        others = [path.name for path in files(folder) if path.name not in own or EventFile(path).header.get("id") != own[path.name]]
+        if others:
+            raise PadiffShimError(
+                "{folder} holds the log of another run already ({others}); choose another folder", folder=folder, others=others[0]
+            )
+        if folder.resolve() == paths[0].parent.resolve():
+            return folder
+        for path in paths:
+            shutil.copy2(path, folder / path.name)
+        saved = [path for path in inputs.glob("*.npz") if path.is_file() and not path.is_symlink()] if inputs.is_dir() else []
+        for path in saved:
+            (folder / inputs.name).mkdir(exist_ok=True)
+            shutil.copy2(path, folder / inputs.name / path.name)
+        return folder
     except LogError:
         raise
     except OSError as error:
         raise LogError(
             "the log cannot be saved in {folder}: {strerror}", folder=folder, strerror=error.strerror or error
         ) from error
-
-
-def _copied(paths: Sequence[Path], inputs: Path, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    own = {path.name: EventFile(path).header.get("id") for path in paths}
-    others = [path.name for path in files(folder) if path.name not in own or EventFile(path).header.get("id") != own[path.name]]
-    if others:
-        raise PadiffShimError(
-            "{folder} holds the log of another run already ({others}); choose another folder", folder=folder, others=others[0]
-        )
-    if folder.resolve() == paths[0].parent.resolve():
-        return folder
-    for path in paths:
-        shutil.copy2(path, folder / path.name)
-    saved = [path for path in inputs.glob("*.npz") if path.is_file() and not path.is_symlink()] if inputs.is_dir() else []
-    for path in saved:
-        (folder / inputs.name).mkdir(exist_ok=True)
-        shutil.copy2(path, folder / inputs.name / path.name)
-    return folder

@@ -332,25 +332,21 @@ def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.T
         cost.views += 1
         return twin(value).t()
     if value.is_leaf:
-        return _of_leaf(frame, value, x, bias)
+        # The weight as it lies, where that leaves Torch's bits, else a copy
+        cost = frame.run.layout_cost
+        if lies_in_graph(value):
+            side = leaf(value)
+            if not spares(frame, x, side, bias):
+                return _computed(frame, side)
+            cost.spared += 1
+            return side.t()
+        source = as_it_lies(value)
+        if spares(frame, x, source, bias) and begin_as_it_lies(value):
+            weight_copies.forget(value)
+            cost.spared += 1
+            return leaf(value).t()
+        return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
     return _computed(frame, twin(value))  # a computed weight: its copy is computed, too
-
-
-def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
-    """The weight as it lies, where that leaves Torch's bits, else a copy."""
-    cost = frame.run.layout_cost
-    if lies_in_graph(value):
-        side = leaf(value)
-        if not spares(frame, x, side, bias):
-            return _computed(frame, side)
-        cost.spared += 1
-        return side.t()
-    source = as_it_lies(value)
-    if spares(frame, x, source, bias) and begin_as_it_lies(value):
-        weight_copies.forget(value)
-        cost.spared += 1
-        return leaf(value).t()
-    return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
 
 
 def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:

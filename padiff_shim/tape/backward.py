@@ -171,7 +171,14 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
     while natives or session.noted or waiting or late:
         if natives:
             if beyond:
-                _walked_once(natives, met)
+                # Paddle's engine ends the process where it comes to a PyLayer a second time, also with `retain_graph`
+                places = py_layers(natives)
+                if not met.isdisjoint(places):
+                    raise RuntimeError(
+                        "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) "
+                        "that was called outside: Paddle's engine cannot. Call it inside"
+                    )
+                met |= places
             # The entrances of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
             paddle_graph.run_backward(natives, grads, session.retain or returns, *path)
@@ -193,17 +200,6 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
             natives += [tensor for tensor, _ in late]
             grads += [grad for _, grad in late]
             late = []
-
-
-def _walked_once(natives: Sequence[Any], met: set[int]) -> None:
-    """Paddle's engine ends the process where it comes to a PyLayer a second time, also with ``retain_graph``."""
-    places = py_layers(natives)
-    if not met.isdisjoint(places):
-        raise RuntimeError(
-            "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) that was "
-            "called outside: Paddle's engine cannot. Call it inside"
-        )
-    met |= places
 
 
 _Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first

@@ -110,26 +110,6 @@ class Operands:
         self.aliases.append(alias)
         return alias
 
-    def with_zeros(self, answer: Any) -> Any:
-        """What a PyLayer's backward returned; zeros for the None of an operand, at which Paddle's engine ends the process."""
-        grads = answer if isinstance(answer, tuple) else (answer,)
-
-        def filled(inlet: _Inlet | None, grad: Any) -> Any:
-            if inlet is None:
-                return grad
-            inlet.missing = grad is None
-            return to_paddle(torch.zeros_like(inlet.twin, memory_format=torch.contiguous_format).detach()) if grad is None else grad
-
-        return (
-            tuple(
-                [
-                    type(grad)(map(filled, slot, grad)) if isinstance(grad, (list, tuple)) else filled(slot[0], grad)
-                    for slot, grad in zip(self.slots, grads)
-                ]
-            )
-            + grads[len(self.slots) :]
-        )
-
     def led_to_by(self, results: Sequence[Any]) -> bool:
         """Keep only the operands that Paddle's graph leads to from the results of the call; whether there are any.
 
@@ -458,7 +438,24 @@ def in_py_layer(original: Callable[..., Any]) -> Callable[..., Any]:
             returned: list[Any] = []
             _flatten(answer, returned)
             members.update({_node(grad): grad for grad in returned if on_tape([grad])})
-        return operands.with_zeros(answer)
+        # What a PyLayer's backward returned; zeros for the None of an operand, at which Paddle's engine ends the process
+        grads = answer if isinstance(answer, tuple) else (answer,)
+
+        def filled(inlet: _Inlet | None, grad: Any) -> Any:
+            if inlet is None:
+                return grad
+            inlet.missing = grad is None
+            return to_paddle(torch.zeros_like(inlet.twin, memory_format=torch.contiguous_format).detach()) if grad is None else grad
+
+        return (
+            tuple(
+                [
+                    type(grad)(map(filled, slot, grad)) if isinstance(grad, (list, tuple)) else filled(slot[0], grad)
+                    for slot, grad in zip(operands.slots, grads)
+                ]
+            )
+            + grads[len(operands.slots) :]
+        )
 
     return backward
 

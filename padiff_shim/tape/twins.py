@@ -191,8 +191,19 @@ class _Written(torch.autograd.Function):
         return grad, None
 
 
-def _renewed(tensor: PaddleTensor, record: Taped) -> Taped | None:
-    """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
+def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
+    """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
+    node = grad_node(tensor)
+    behind = [] if node is None else node.next_functions
+    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == place(tiny)
+
+
+def taped(tensor: PaddleTensor) -> Taped | None:
+    """The tape record of a tensor, if it is on the tape now."""
+    record = attribute(tensor, TAPE)
+    if record is None or record.current(tensor):
+        return record
+    # The record of a tensor that was written through another one over its memory, or given other memory: its node is the same
     if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
     if tensor.stop_gradient or not _led_by(tensor, record.made_of):
@@ -208,21 +219,6 @@ def _renewed(tensor: PaddleTensor, record: Taped) -> Taped | None:
     renewed.answers, renewed.outside = record.answers, record.outside
     set_attribute(tensor, TAPE, renewed)
     return renewed
-
-
-def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
-    """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
-    node = grad_node(tensor)
-    behind = [] if node is None else node.next_functions
-    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == place(tiny)
-
-
-def taped(tensor: PaddleTensor) -> Taped | None:
-    """The tape record of a tensor, if it is on the tape now."""
-    record = attribute(tensor, TAPE)
-    if record is None or record.current(tensor):
-        return record
-    return _renewed(tensor, record)
 
 
 def taped_root(tensor: PaddleTensor) -> Taped | None:
