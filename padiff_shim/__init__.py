@@ -53,55 +53,43 @@ _EXPORTS = {  # what there is, and the module that has it
 }
 
 if TYPE_CHECKING:
-    from .auditing.audit import Audit as Audit
-    from .auditing.audit import audit as audit
-    from .errors import ArgumentError as ArgumentError
-    from .errors import BackendError as BackendError
-    from .errors import BisectionError as BisectionError
-    from .errors import FileError as FileError
-    from .errors import InterceptionError as InterceptionError
-    from .errors import MismatchError as MismatchError
-    from .errors import MissingFrameworkError as MissingFrameworkError
-    from .errors import ModeError as ModeError
-    from .errors import PadiffShimError as PadiffShimError
-    from .errors import StayedNativeError as StayedNativeError
-    from .errors import UnknownNameError as UnknownNameError
-    from .measure.difference import TreeDifference as TreeDifference
-    from .measure.difference import difference as difference
-    from .modes.compare import CompareMode as CompareMode
-    from .modes.compare import compare as compare
+    from .auditing.audit import Audit as Audit, audit as audit
+    from .errors import (
+        ArgumentError as ArgumentError,
+        BackendError as BackendError,
+        BisectionError as BisectionError,
+        FileError as FileError,
+        InterceptionError as InterceptionError,
+        MismatchError as MismatchError,
+        MissingFrameworkError as MissingFrameworkError,
+        ModeError as ModeError,
+        PadiffShimError as PadiffShimError,
+        StayedNativeError as StayedNativeError,
+        UnknownNameError as UnknownNameError,
+    )
+    from .measure.difference import TreeDifference as TreeDifference, difference as difference
+    from .modes.compare import CompareMode as CompareMode, compare as compare
     from .modes.mode import Mode as Mode
-    from .modes.reference import install as install
-    from .modes.reference import reference as reference
-    from .modes.reference import uninstall as uninstall
-    from .proof.alignment import Alignment as Alignment
-    from .proof.alignment import AlignmentVerdict as AlignmentVerdict
+    from .modes.reference import install as install, reference as reference, uninstall as uninstall
+    from .proof.alignment import Alignment as Alignment, AlignmentVerdict as AlignmentVerdict
     from .proof.bits.result import Bitwise as Bitwise
     from .proof.drift import Drift as Drift
     from .proof.findings import ProofVerdict as ProofVerdict
     from .proof.proof import Proof as Proof
     from .proof.prove import prove as prove
     from .questions.auto_diff import auto_diff as auto_diff
-    from .questions.bisect import Bisection as Bisection
-    from .questions.bisect import bisect as bisect
-    from .questions.sharded_proof import ShardedProof as ShardedProof
-    from .questions.sharded_proof import prove_sharded as prove_sharded
+    from .questions.bisect import Bisection as Bisection, bisect as bisect
+    from .questions.sharded_proof import ShardedProof as ShardedProof, prove_sharded as prove_sharded
     from .recording.diff import diff as diff
     from .recording.difference import Difference as Difference
-    from .recording.record import Recording as Recording
-    from .recording.record import record as record
+    from .recording.record import Recording as Recording, record as record
     from .runlog.calls import Call as Call
     from .runlog.reader import LogError as LogError
-    from .runs.compare_run import CompareRun as CompareRun
-    from .runs.compare_run import load as load
-    from .runs.gate import Gate as Gate
-    from .runs.gate import gate as gate
+    from .runs.compare_run import CompareRun as CompareRun, load as load
+    from .runs.gate import Gate as Gate, gate as gate
     from .runs.run import Run as Run
-    from .table.op import Entry as Entry
-    from .table.op import Op as Op
-    from .table.op import Sample as Sample
-    from .verdicts import Side as Side
-    from .verdicts import Verdict as Verdict
+    from .table.op import Entry as Entry, Op as Op, Sample as Sample
+    from .verdicts import Side as Side, Verdict as Verdict
     from .weights.mapping import Mapping as Mapping
     from .weights.transfer import transfer_weights as transfer_weights
 else:

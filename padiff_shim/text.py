@@ -16,21 +16,23 @@ from contextlib import contextmanager
 
 from . import notebook
 from .errors import unknown
-from .language import LANGUAGE_VARIABLE as LANGUAGE_VARIABLE
-from .language import LANGUAGES as LANGUAGES
-from .language import Sentence as Sentence
-from .language import counted as counted
-from .language import current as current
-from .language import english as english
-from .language import fields_of as fields_of
-from .language import from_log as from_log
-from .language import joined as joined
-from .language import language
-from .language import logged as logged
-from .language import many as many
-from .language import marked as marked
-from .language import tr as tr
-from .language import with_fields as with_fields
+from .language import (
+    LANGUAGE_VARIABLE as LANGUAGE_VARIABLE,
+    LANGUAGES as LANGUAGES,
+    Sentence as Sentence,
+    counted as counted,
+    current as current,
+    english as english,
+    fields_of as fields_of,
+    from_log as from_log,
+    joined as joined,
+    language,
+    logged as logged,
+    many as many,
+    marked as marked,
+    tr as tr,
+    with_fields as with_fields,
+)
 
 PIPED = 200  # columns of a table that goes into a file or another program, which folds lines itself or not at all
 LONGEST = 300  # characters of one name or place that a report shows

@@ -13,14 +13,11 @@ import paddle
 import pytest
 import torch
 from _pytest.mark import ParameterSet
-from forked import PATIENCE as PATIENCE
-from forked import WATCHDOG as WATCHDOG
+from forked import PATIENCE as PATIENCE, WATCHDOG as WATCHDOG
 
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.registry import families, ops
-from padiff_shim.dispatch.entry_point import located as located
-from padiff_shim.dispatch.entry_point import present_entry, spelled, typed
-from padiff_shim.dispatch.entry_point import takes as takes
+from padiff_shim.dispatch.entry_point import located as located, present_entry, spelled, takes as takes, typed
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.tested import PADDLES
 

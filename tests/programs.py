@@ -12,8 +12,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 from paddle import _C_ops, matmul  # taken before any mode is open
-from paddle.nn.functional import layer_norm as imported_layer_norm
-from paddle.nn.functional import linear as imported_linear
+from paddle.nn.functional import layer_norm as imported_layer_norm, linear as imported_linear
 
 KEPT = types.SimpleNamespace(mul=paddle.multiply, div=_C_ops.divide, table={"relu": F.relu, "gelu": F.gelu}, sum=paddle.sum)
 

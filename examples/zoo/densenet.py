@@ -7,9 +7,7 @@ import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
 
-from .resnet import batch as batch
-from .resnet import paddle_step as paddle_step
-from .resnet import torch_step as torch_step
+from .resnet import batch as batch, paddle_step as paddle_step, torch_step as torch_step
 from .training import Recipe
 
 GROWTH, LAYERS = 8, (3, 3)

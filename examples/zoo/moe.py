@@ -7,10 +7,7 @@ import torch
 import torch.nn as tnn
 import torch.nn.functional as TF
 
-from .gpt import LENGTH, WORDS
-from .gpt import batch as batch
-from .gpt import paddle_step as paddle_step
-from .gpt import torch_step as torch_step
+from .gpt import LENGTH, WORDS, batch as batch, paddle_step as paddle_step, torch_step as torch_step
 from .training import Recipe
 
 D, EXPERTS, CHOSEN, LAYERS, HIDDEN = 40, 4, 2, 2, 48

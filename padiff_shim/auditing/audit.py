@@ -12,8 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from ..arguments import flag, names, path, whole
-from ..catalogue.registry import ops as table
-from ..catalogue.registry import resolve
+from ..catalogue.registry import ops as table, resolve
 from ..errors import ArgumentError, FileError, unreadable
 from ..files import try_folder, write
 from ..progress import Bar

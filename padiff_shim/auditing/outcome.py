@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..catalogue.known_differences import in_range, shipped
-from ..present import document as doc
-from ..present import html
+from ..present import document as doc, html
 from ..present.annotations import Finding
 from ..present.result import Presented
 from ..text import capped, from_log, joined, many, tr

@@ -13,10 +13,8 @@ from typing import Any, TextIO
 import click
 
 from .. import __version__
-from ..files import try_file
-from ..files import write as write
-from ..present.annotations import Level, github
-from ..present.annotations import sarif as as_sarif
+from ..files import try_file, write as write
+from ..present.annotations import Level, github, sarif as as_sarif
 from ..present.result import Presented
 from ..text import reader, tr
 

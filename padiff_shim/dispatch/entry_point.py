@@ -16,8 +16,7 @@ from ..interrupts import let_pass
 from ..table import signature
 from ..table.op import Entry, Op, Sample
 from ..table.reasons import DRAWN, FILTERED, MIXED, NOT_DRAWN, OUTSIDE_LAYERS, PARTS, RANDOM, WHOLE, Reason, StayNative
-from ..table.signature import REFUSALS, binder, refused
-from ..table.signature import present as present_params
+from ..table.signature import REFUSALS, binder, present as present_params, refused
 from . import call_site
 from .dtypes import DtypeRules, probe
 from .frames import PAUSE, Frame, passed_by, stand, standing, top

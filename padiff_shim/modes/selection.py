@@ -6,8 +6,7 @@ import functools
 from typing import Any
 
 from ..arguments import one_of
-from ..catalogue.registry import BESIDE_OPS, optimizers, resolve
-from ..catalogue.registry import ops as all_ops
+from ..catalogue.registry import BESIDE_OPS, ops as all_ops, optimizers, resolve
 from ..errors import ArgumentError, UnknownNameError, unknown
 from ..patterns import LayerFilter
 from ..text import joined, tr

@@ -12,8 +12,7 @@ import torch
 
 from ..language import logged
 from ..verdicts import NEGLIGIBLE, PARTLY, Judgement, Side, Verdict
-from . import difference as difference_module
-from . import sampling, special_cases, trial
+from . import difference as difference_module, sampling, special_cases, trial
 from .difference import TensorDifference
 from .hypotheses import Confirmation, Explained, explain, order, readable, treatment
 from .precision import WIDE

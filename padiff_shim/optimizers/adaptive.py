@@ -10,11 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.optim import adam as _adam
-from torch.optim import adamax as _adamax
-from torch.optim import adamw as _adamw
-from torch.optim import nadam as _nadam
-from torch.optim import radam as _radam
+from torch.optim import adam as _adam, adamax as _adamax, adamw as _adamw, nadam as _nadam, radam as _radam
 
 from ..table import reasons
 from ..table.reasons import StayNative

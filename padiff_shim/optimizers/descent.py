@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.optim import adadelta as _adadelta
-from torch.optim import adagrad as _adagrad
-from torch.optim import asgd as _asgd
-from torch.optim import rmsprop as _rmsprop
-from torch.optim import rprop as _rprop
-from torch.optim import sgd as _sgd
+from torch.optim import adadelta as _adadelta, adagrad as _adagrad, asgd as _asgd, rmsprop as _rmsprop, rprop as _rprop, sgd as _sgd
 
 from ..table import reasons
 from ..table.reasons import StayNative

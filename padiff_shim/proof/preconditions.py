@@ -27,8 +27,7 @@ from ..weights import explain, pairing
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.transfer import carry
-from ..weights.tree import Weight
-from ..weights.tree import WeightSide as Tree
+from ..weights.tree import Weight, WeightSide as Tree
 from . import agreement
 from .agreement import Array, RunOutcome, difference_text
 from .causes import advice_on_definition

@@ -11,8 +11,7 @@ from typing import Any
 import paddle
 import torch
 
-from ..arguments import function, one_of, port_and_original, whole
-from ..arguments import seed as checked_seed
+from ..arguments import function, one_of, port_and_original, seed as checked_seed, whole
 from ..errors import ArgumentError, described
 from ..frameworks.copies import duplicate
 from ..interrupts import let_pass

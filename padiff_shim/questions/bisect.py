@@ -12,8 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arguments import flag, function, one_of
-from ..arguments import seed as checked_seed
+from ..arguments import flag, function, one_of, seed as checked_seed
 from ..catalogue.registry import ops, optimizers
 from ..dispatch.call_site import CallSite, call_site, layer_path
 from ..dispatch.entry_point import EntryPoint

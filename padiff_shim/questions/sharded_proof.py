@@ -17,8 +17,7 @@ import paddle
 import paddle.distributed
 import torch
 
-from ..arguments import path, port_and_original
-from ..arguments import seed as checked_seed
+from ..arguments import path, port_and_original, seed as checked_seed
 from ..dispatch.dtypes import HALF_NAMES
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..files import Scratch

@@ -13,8 +13,7 @@ import numpy as np
 
 from ..measure.distance import Distance
 from ..runlog.events import IN_STEP, LOSS
-from ..text import joined as join_words
-from ..text import tr
+from ..text import joined as join_words, tr
 from .alignment import Pair, apart, by_figures
 from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
 from .joined import JoinedRun

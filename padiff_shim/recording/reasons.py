@@ -33,8 +33,7 @@ from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .shards import JoinedTensor, RankTensor
 from .switches import SwitchDifference
-from .tensors import GRADIENTS, ROW_KINDS, STATISTICS_OF_BOTH, WEIGHT, Array, is_weight, linear, multiple, wide
-from .tensors import NORM as NORM_NOTE
+from .tensors import GRADIENTS, NORM as NORM_NOTE, ROW_KINDS, STATISTICS_OF_BOTH, WEIGHT, Array, is_weight, linear, multiple, wide
 
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"

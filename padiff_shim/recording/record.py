@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import flag, one_of, path, whole
-from ..arguments import model as checked_model
+from ..arguments import flag, model as checked_model, one_of, path, whole
 from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
 from ..dispatch.frames import paused
@@ -28,8 +27,7 @@ from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE, JsonTable
 from ..runlog.optimizer_settings import Settings
 from ..runs.run import command
 from ..trees import elements, is_tensor, leaves, numbers, parts
-from . import provenance
-from . import tensors as contents
+from . import provenance, tensors as contents
 from .files import RecordFile, present
 from .settings import WrittenSettings
 from .tensors import NORM, WEIGHT

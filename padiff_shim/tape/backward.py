@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set as AbstractSet
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any

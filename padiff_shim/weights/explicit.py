@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Mapping as Dict
+from collections.abc import Callable, Iterator, Mapping as Dict, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import is_

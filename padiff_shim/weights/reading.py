@@ -6,16 +6,14 @@ import math
 import os
 import re
 import weakref
-from collections.abc import Iterator
-from collections.abc import Mapping as Dict
+from collections.abc import Iterator, Mapping as Dict
 from typing import Any
 
 import numpy as np
 import paddle
 import torch
 
-from ..arguments import no_model
-from ..arguments import path as checked_path
+from ..arguments import no_model, path as checked_path
 from ..errors import ArgumentError, described
 from ..frameworks.memory import dtype_of, to_torch
 from ..text import tr

@@ -5,8 +5,18 @@ import paddle
 import pytest
 from helpers import LAYOUTS
 
-from padiff_shim.auditing.cases import PROGRAMS, AuditCall, AuditCase, cases, changed, find, one_sign, resized, wide
-from padiff_shim.auditing.cases import STRESSES as ALL_STRESSES
+from padiff_shim.auditing.cases import (
+    PROGRAMS,
+    STRESSES as ALL_STRESSES,
+    AuditCall,
+    AuditCase,
+    cases,
+    changed,
+    find,
+    one_sign,
+    resized,
+    wide,
+)
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch.entry_point import present_entry
 from padiff_shim.table.samples import Floats, Ints, Sample

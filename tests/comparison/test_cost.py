@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.numerics import generic as formulas
-from padiff_shim.numerics import measured, noise, tracing
+from padiff_shim.numerics import generic as formulas, measured, noise, tracing
 from padiff_shim.testing import planted
 
 pytestmark = pytest.mark.compat

@@ -4,8 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from encoder import model, randn
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from paddle.nn import functional as F
 
 import padiff_shim

@@ -7,8 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from formulas import FORMULAS, INNOCENT, drawn, gradient, judged, sides
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from padiff_shim.numerics import noise, steps
 from padiff_shim.verdicts import HARD, Side, Verdict

@@ -5,8 +5,7 @@ import pytest
 import torch
 from formulas import FORMULAS, drawn, gradient
 
-from padiff_shim.numerics import measured as measured_bounds
-from padiff_shim.numerics import noise, tracing
+from padiff_shim.numerics import measured as measured_bounds, noise, tracing
 from padiff_shim.numerics.measured import Formula, JointFormula, JointResult, TraceCache, Traces
 
 U = 2.0**-24

@@ -7,8 +7,7 @@ import paddle
 import pytest
 import torch
 from helpers import same
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from trainings import AMSGRAD, KINDS, RATE
 
 import padiff_shim

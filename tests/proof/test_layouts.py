@@ -16,10 +16,8 @@ from padiff_shim.weights import split
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "weights"))
 from layer_pairs import scrambled
-from test_experts import PaddleMixture, TorchMixture
-from test_experts import X as TOKENS
-from test_fused_layouts import Apart, AtOnce, grouped, plain
-from test_fused_layouts import X as STATES
+from test_experts import PaddleMixture, TorchMixture, X as TOKENS
+from test_fused_layouts import Apart, AtOnce, X as STATES, grouped, plain
 
 pytestmark = pytest.mark.compat
 

@@ -6,8 +6,7 @@ import numpy as np
 import paddle
 import pytest
 from helpers import flat
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import padiff_shim
 from padiff_shim import ArgumentError, testing

@@ -7,8 +7,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as PF
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import padiff_shim
 from padiff_shim import ArgumentError, BisectionError, bisect

@@ -16,8 +16,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 from helpers import Call, entries, flat, takes
-from paddle import _C_ops as C
-from paddle import _legacy_C_ops as L
+from paddle import _C_ops as C, _legacy_C_ops as L
 from trials import arriving, differentiable, uninitialised
 from unlisted_calls import CALLS
 

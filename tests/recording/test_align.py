@@ -7,8 +7,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pairs import D
 
 import padiff_shim

@@ -9,8 +9,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import padiff_shim
 from padiff_shim import ArgumentError

@@ -9,14 +9,12 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from report_data import COVERAGE, HEADER, record, run_of
 
 from padiff_shim.files import write
 from padiff_shim.present.html import FOLDER
-from padiff_shim.report.compare_page import SCRIPTS, Interned, Kept, pack, plain, render
-from padiff_shim.report.compare_page import text as page_of
+from padiff_shim.report.compare_page import SCRIPTS, Interned, Kept, pack, plain, render, text as page_of
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.text import SENTENCE, shown
 

@@ -5,8 +5,7 @@ import re
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 from padiff_shim.present.document import Column, Table

@@ -15,8 +15,7 @@ from padiff_shim import testing
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.frameworks.versions import IS_3
-from padiff_shim.repro import oracles
-from padiff_shim.repro import script as repro_script
+from padiff_shim.repro import oracles, script as repro_script
 from padiff_shim.repro.script import Excerpt, expression
 from padiff_shim.runlog import inputs
 

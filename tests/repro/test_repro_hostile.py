@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import EVERY
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from log_data import record
 
 from padiff_shim.errors import PadiffShimError

@@ -13,12 +13,10 @@ import warnings
 
 import pytest
 from helpers import PATIENCE
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from log_data import filled, record
 
-from padiff_shim.runlog import compare_logs
-from padiff_shim.runlog import writer as writer_module
+from padiff_shim.runlog import compare_logs, writer as writer_module
 from padiff_shim.runlog.encoding import encode, numeric
 from padiff_shim.runlog.reader import LogError
 from padiff_shim.runlog.writer import LogWriter

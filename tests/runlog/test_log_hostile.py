@@ -3,8 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from log_data import HEADER, dumped, lines_of, put, record, wrong
 
 from padiff_shim.errors import PadiffShimError

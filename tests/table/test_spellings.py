@@ -13,8 +13,7 @@ import paddle.nn.functional as F
 import pytest
 import torch
 from helpers import same
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from paddle import matmul as imported_before
 from paddle.nn.functional import gelu as gelu_before
 
