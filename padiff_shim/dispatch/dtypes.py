@@ -24,8 +24,6 @@ from ..torch_versions import has_avx512
 from .frames import PAUSE, stand, standing
 from .operands import CallOperands, each
 
-# ---- The dtype in which an op computes, and the calls that Paddle refuses: learnt from the native op, not from tables.
-#
 # Promotion differs between Paddle versions, between operators and with 0-D operands. So for each combination of operand types the
 # program's first call is made natively, too, and the dtype of its result is kept. Its operands are the program's own: a kernel
 # writes outside of its memory where a size and an attribute do not fit each other, and asking must do nothing that the program

@@ -21,8 +21,6 @@ from . import call_site
 from .dtypes import DtypeRules, probe
 from .frames import PAUSE, Frame, passed_by, stand, standing, top
 
-# ---- Calls of an op's entry points: which there are in the installed Paddle, and how the op's arguments are spelled there.
-
 
 def located(entry: Entry) -> Any:
     """The function or descriptor behind an entry now, or None if this Paddle does not have it."""

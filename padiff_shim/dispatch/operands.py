@@ -44,8 +44,6 @@ def nested(results: Any) -> bool:
     return isinstance(results, (list, tuple)) and any(isinstance(item, (list, tuple)) for item in results)
 
 
-# ---- The tensor operands of one call, on both sides.
-
 NUMBERS = (int, float, bool)
 
 

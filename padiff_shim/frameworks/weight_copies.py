@@ -17,8 +17,6 @@ from .autocast import grad_tracer
 from .memory import FLOATS
 from .torch_state import gradients_of
 
-# ---- Contiguous [out, in] copies of Linear weights.
-#
 # ``torch.nn.Linear`` holds its weight as [out, in] and hands BLAS a transposed operand; Paddle's weight is [in, out]. A
 # transposed *view* gives BLAS another memory layout, and often other last bits (measured on an AMD EPYC: equal in 127 of 150
 # float32 and 9 of 150 float64 cases), so bit-identity needs a copy, except for products that were tried (below). One copy per

@@ -138,8 +138,6 @@ BUDGET = OptionKind(_budget, lambda text: float(text) if re.fullmatch(r"\d*\.\d+
 ANYTHING = OptionKind(lambda name, value: value, metavar="WORD")  # checked where it is used
 
 
-# ---- The options of each mode, once, for calls, the command line, the environment, settings files and pytest.
-#
 # ``reference`` and ``compare`` have the same names and defaults in their signatures; a test compares them.
 
 LAYOUTS = ("contiguous", "copy", "view")  # what linear_layout= may be

@@ -22,8 +22,6 @@ from .quantity import Hypothesis
 from .special_cases import in_parts, unproven_places
 from .verdict import forms, judge
 
-# ---- The judge for any formula.
-#
 # The formula runs in float64 on the same operands, and its bound is measured (:mod:`.measured`). The rest is the verdict of every
 # other op: guided sample, NaN and Inf, sides, causes. As long as the verdict accuses a side, it is repeated with a better bound: so
 # no kernel is accused because a bound came out small by chance, because of a tie, or of a jump.

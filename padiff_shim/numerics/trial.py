@@ -16,8 +16,6 @@ from .difference import TensorDifference
 from .precision import Array, accumulation, confidence, norm, rms
 from .quantity import Evaluation, Quantity, Staged, to_host
 
-# ---- Two kernels' results on one sample of outputs, in units of the rounding bound.
-
 
 @dataclass
 class Errors:

@@ -19,8 +19,6 @@ from . import step_cache
 from .step_cache import CrossedUpdate, ParameterPass, WaitingUpdate, crossed_update
 from .update import Batch, Update, updates
 
-# ---- Optimizers' updates, answered by Torch: in place, in the parameters' and the accumulators' own memory.
-#
 # Nothing announces the write, as natively: no version is counted. What is computed with the parameter next compares or reads its
 # memory (weight copies, leaf twins). The updates of a step wait for one another, and are made in one call for all parameters that
 # share their numbers, as Torch's optimizers do.

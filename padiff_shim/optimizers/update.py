@@ -17,8 +17,6 @@ import torch
 from ..table import reasons
 from ..table.reasons import StayNative
 
-# ---- The words of an optimizer: one declaration says which C function of Paddle's makes its update, and what Torch has for it.
-#
 # A formula computes in place on the tensors of a :class:`Batch`. ``torch`` is Torch's definition, its own functional optimizer.
 # ``paddle`` is Paddle's where that is another one (an epsilon inside of a root); without it both define the same, up to rounding,
 # and Torch's function serves for both.

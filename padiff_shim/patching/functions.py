@@ -14,8 +14,6 @@ from typing import Any
 from ..errors import InterceptionError
 from .patcher import ABSENT, Point, Redirection
 
-# ---- Redirects a built-in C function *in place*, so that every reference to it is intercepted.
-#
 # Paddle 3.x hands its raw C functions around by value (``from paddle._C_ops import matmul`` in 22 of its own modules, activation
 # functions kept on layers, tables such as ``ACT2FN``, closures, locals). Replacing attributes can never find them all. A built-in
 # function, however, is a small struct that says which C function to call and with which ``self``:

@@ -58,8 +58,6 @@ from ..tape.twins import (
     with_hook,
 )
 
-# ---- One call of the table, answered by Torch's kernel.
-#
 # The shortcut, or: prepare -> Torch's kernel -> a new Paddle tensor, or one on the tape
 
 BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an op of which Torch has another definition

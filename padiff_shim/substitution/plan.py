@@ -29,8 +29,6 @@ from ..tape.paddle_graph import LOCAL
 from . import amp, moves
 from .execute import Drawing, Substitution
 
-# ---- What reference mode does with calls: torch's kernels where the table has a formula, Paddle's own with the reason where not.
-
 _RUN_ONCE = logged(
     "recompute(use_reentrant=False): a backward outside of the mode did not run its block once more, as it does natively: running "
     "statistics and counters differ"

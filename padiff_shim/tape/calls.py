@@ -18,8 +18,6 @@ from ..runlog.counts import Tally
 from ..torch_versions import Dispatching, pop_saved_hooks, push_saved_hooks
 from .paddle_graph import LOCAL
 
-# ---- What one call keeps for a backward, and which calls a backward reaches.
-#
 # A call hangs on its node of torch's graph (``metadata``), and nothing of it runs inside of torch's engine: before the engine
 # starts, one walk over the graph finds the calls and the leaf twins that it will reach. What Paddle would refuse is refused
 # there, before anything has run.

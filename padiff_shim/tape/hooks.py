@@ -21,8 +21,6 @@ from . import paddle_graph
 from .paddle_graph import LOCAL, floats
 from .twins import Taped, taped, twin, wrap_apart
 
-# ---- Hooks and retained gradients of tensors on the tape: they see what torch's engine computes.
-#
 # Paddle's functions for them (``Tensor._register_grad_hook``, ``_remove_grad_hook``, ``retain_grads``) lead here for such
 # tensors; all others go on as ever.
 

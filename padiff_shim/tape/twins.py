@@ -17,8 +17,6 @@ from . import paddle_graph
 from .calls import TapeCall
 from .paddle_graph import LOCAL, copied, floats, place
 
-# ---- The torch tensor behind a Paddle tensor that wants gradients.
-#
 # A result of a substituted op is two things over the same memory: the Paddle tensor that the program holds, and its *twin*, the
 # torch tensor with torch's own graph behind it. The Paddle tensor is a *sentinel*: its Paddle node is one float wide and carries
 # a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
