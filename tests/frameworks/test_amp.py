@@ -51,47 +51,12 @@ def _without_kernel_lists(monkeypatch):
     monkeypatch.setattr(amp, "_unsupported", lambda name, dtype: False)
 
 
-@pytest.mark.compat
-@pytest.mark.parametrize("low", LOW)
-@pytest.mark.parametrize("level", ["O1", "O2", "OD"])
-def test_lists(level, low):
-    with autocast(level, low) as tracer:
-        assert amp.active(tracer)
-        assert chosen(tracer, "matmul_v2", "float32", "float32") == low
-        assert chosen(tracer, "softmax", low) == "float32"
-        assert chosen(tracer, "reduce_sum", "float32") == "float32"
-
-
-@pytest.mark.compat
-@pytest.mark.parametrize("low", LOW)
-@pytest.mark.parametrize("level", ["O1", "O2"])
-def test_ops_in_neither_list_follow_the_widest_input(level, low):
-    with autocast(level, low) as tracer:
-        assert chosen(tracer, "elementwise_add", low, low) == low
-        assert chosen(tracer, "elementwise_add", low, "float32") == "float32"
-        assert chosen(tracer, "elementwise_add", "float32", "float32") == "float32"
-        assert chosen(tracer, "scale", low) == low
-
-
-@pytest.mark.compat
-def test_od_casts_to_float32_whatever_is_not_white():
-    with autocast("OD", "float16") as tracer:
-        assert chosen(tracer, "elementwise_add", "float16", "float16") == "float32"
-
-
 def test_o2_without_promotion_casts_all_but_black():
     with autocast("O2", "bfloat16", promote=False) as tracer:
         if not hasattr(tracer, "_use_promote"):
             pytest.skip("this Paddle always promotes")
         assert chosen(tracer, "elementwise_add", "float32", "bfloat16") == "bfloat16"
         assert chosen(tracer, "softmax", "bfloat16") == "float32"
-
-
-@pytest.mark.compat
-def test_custom_lists():
-    with autocast(white=("gelu",), black=("matmul_v2",)) as tracer:
-        assert chosen(tracer, "gelu", "float32") == "float16"
-        assert chosen(tracer, "matmul_v2", "float16", "float16") == "float32"
 
 
 @pytest.mark.compat

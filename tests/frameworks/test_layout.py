@@ -7,6 +7,7 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
+from helpers import in_turn
 
 import padiff_shim
 from padiff_shim.frameworks import weight_copies
@@ -141,6 +142,9 @@ WRITES = {
 }
 
 
+WHEN = [pytest.param(False, id="inside"), pytest.param(True, id="between openings")]
+
+
 def check_refreshed(write, *, between=False):
     paddle.seed(5)
     layer, x = linear(8, 4), paddle.rand([3, 8])
@@ -164,15 +168,13 @@ def check_refreshed(write, *, between=False):
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize("between", [False, True], ids=["inside", "between-openings"])
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(("write", "between"), in_turn(WRITES, WHEN))
 def test_refreshed_after_a_write(write, between):
     check_refreshed(WRITES[write], between=between)
 
 
 @pytest.mark.compat
-@pytest.mark.parametrize("between", [False, True], ids=["inside", "between-openings"])
-@pytest.mark.parametrize("name", optimizers())
+@pytest.mark.parametrize(("name", "between"), in_turn(optimizers(), WHEN))
 def test_refreshed_after_an_optimizer_step(name, between):
     def step(layer):
         options = dict(optimizers()[name])

@@ -8,9 +8,10 @@ import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
+from helpers import in_turn
 from paddle.distributed.fleet.utils import recompute
 from test_amp import autocast
-from test_layout import WRITES, check_refreshed, equal, linear, twin_of
+from test_layout import WHEN, WRITES, check_refreshed, equal, linear, twin_of
 
 import padiff_shim
 from padiff_shim.frameworks import weight_copies
@@ -267,8 +268,7 @@ def test_weights_in_a_recomputed_block(layout, computed):
             assert all_equal(step(block), step(lambda x: recompute(block, x)))
 
 
-@pytest.mark.parametrize("between", [False, True], ids=["inside", "between-openings"])
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(("write", "between"), in_turn(WRITES, WHEN))
 def test_writes_are_seen(write, between):
     check_refreshed(WRITES[write], between=between)
 

@@ -24,58 +24,6 @@ def leaf(*shape, seed=0, dtype="float64"):
     return paddle.to_tensor(values.astype(dtype), stop_gradient=False)
 
 
-SAVING = {  # name: (forward, what is changed before the backward), where the op reads it again
-    "multiply": (lambda a, b: a * b, "b"),
-    "divide": (lambda a, b: a / b, "b"),
-    "matmul": (paddle.matmul, "a"),
-    "gelu": (lambda a, b: F.gelu(a), "a"),
-    "square": (lambda a, b: paddle.square(a), "a"),
-    "exp": (lambda a, b: paddle.exp(a), "out"),
-    "tanh": (lambda a, b: paddle.tanh(a), "out"),
-    "softmax": (lambda a, b: F.softmax(a), "out"),
-    "sqrt": (lambda a, b: paddle.sqrt(a), "out"),
-}
-FREE = {  # changed, but the op's backward does not read it
-    "add": (lambda a, b: a + b, "a"),
-    "subtract": (lambda a, b: a - b, "b"),
-    "scale": (lambda a, b: a * 2.0, "a"),
-    "sum": (lambda a, b: a.sum(1, keepdim=True), "a"),
-    "mean": (lambda a, b: a.mean(0, keepdim=True), "a"),
-    "add_out": (lambda a, b: a + b, "out"),
-    "matmul_out": (paddle.matmul, "out"),
-    "exp_input": (lambda a, b: paddle.exp(a), "a"),
-}
-
-
-def changed_between(function, which):
-    x, y = leaf(3, 3), leaf(3, 3, seed=1)
-    a, b = x * 1.0, y * 1.0
-    out = function(a, b)
-    loss = (out + 0.0).sum()
-    {"a": a, "b": b, "out": out}[which].detach().add_(paddle.full([1], 1.0, "float64"))  # detach shares the version
-    try:
-        loss.backward()
-    except Exception as error:
-        return type(error), None, str(error)
-    return None, x.grad.numpy(), ""
-
-
-@pytest.mark.compat
-@pytest.mark.parametrize("name", [*SAVING, *FREE])
-def test_inplace_change_between_forward_and_backward(name):
-    function, which = {**SAVING, **FREE}[name]
-    native_error, native_grad, native_text = changed_between(function, which)
-    with padiff_shim.reference("torch"):
-        error, grad, text = changed_between(function, which)
-    assert error is native_error, text or native_text
-    assert (error is RuntimeError) == (name in SAVING)
-    if name in SAVING:
-        assert "modified by an inplace operation" in native_text
-        assert "modified by an inplace operation" in text
-    else:
-        np.testing.assert_allclose(grad, native_grad, rtol=1e-12)
-
-
 @pytest.mark.compat
 def test_gradients_do_not_share_memory():
     with padiff_shim.reference("torch"):

@@ -26,32 +26,6 @@ def scaling(monkeypatch):
     monkeypatch.setattr("paddle.amp.grad_scaler._dygraph_tracer", lambda: place)
 
 
-@pytest.mark.parametrize("scale", [2.0**10, 1000.0])
-def test_scaled_gradients(scale, scaling):
-    """``paddle.amp.GradScaler``, a step of which is skipped, and ``torch.amp.GradScaler``."""
-    ours, twin = nets()
-    mine, theirs = KINDS["adamw"].build(ours), KINDS["adamw"].twin(twin)
-    scaler = paddle.amp.GradScaler(init_loss_scaling=scale, use_dynamic_loss_scaling=False)
-    other = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=1000)
-    with shim() as run:
-        for step in range(5):
-            x = batch(step)
-            x[0, 0] = np.inf if step == 2 else x[0, 0]
-            scaler.scale((ours(paddle.to_tensor(x)) ** 2).mean()).backward()
-            other.scale((twin(torch.tensor(x)) ** 2).mean()).backward()
-            if step % 2:
-                scaler.unscale_(mine)
-                other.unscale_(theirs)
-            scaler.step(mine)
-            other.step(theirs)
-            scaler.update()
-            other.update(new_scale=scale)
-            assert not unequal(ours, twin), step
-            mine.clear_grad()
-            theirs.zero_grad()
-    assert run.optimizers == {"adamw": {"torch": 4 * 6}}
-
-
 @pytest.mark.parametrize("skipped", [(0, 3), (2,)], ids=["the first and one more", "in the middle"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_step_that_a_scaler_skips_is_none(name, skipped, scaling):
@@ -97,26 +71,3 @@ def test_a_skipped_step_counts_where_it_is_paddles(options, scaling):
 
     natively = powers(contextlib.nullcontext())
     assert all(same(result, two) for result, two in zip(powers(padiff_shim.reference("torch", **options)), natively, strict=True))
-
-
-def test_a_scale_that_grows(scaling, monkeypatch):
-    monkeypatch.setattr(
-        "paddle.amp.grad_scaler.amp_global_state", lambda: types.SimpleNamespace(amp_dtype="float16"), raising=False
-    )
-    ours, twin = nets()
-    mine, theirs = KINDS["sgd"].build(ours), KINDS["sgd"].twin(twin)
-    scaler = paddle.amp.GradScaler(init_loss_scaling=4.0, incr_every_n_steps=2)
-    other = torch.amp.GradScaler("cpu", init_scale=4.0, growth_interval=2)
-    with shim():
-        for step in range(6):
-            x = batch(step)
-            loss = scaler.scale((ours(paddle.to_tensor(x)) ** 2).mean())
-            loss.backward()
-            other.scale((twin(torch.tensor(x)) ** 2).mean()).backward()
-            scaler.minimize(mine, loss)
-            other.step(theirs)
-            other.update()
-            assert not unequal(ours, twin), step
-            assert scaler._scale.item() == other.get_scale()
-            mine.clear_grad()
-            theirs.zero_grad()

@@ -2,13 +2,14 @@
 
 import contextlib
 import gc
+import itertools
 import weakref
 
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import same
+from helpers import in_turn, same
 from trainings import KINDS, accumulator, backward, batch, copy, nets, unequal
 
 import padiff_shim
@@ -54,9 +55,17 @@ def crossing(name, path, before, after, dtype):
     return resumed, ours, other, optimizer, run
 
 
-@pytest.mark.parametrize(("before", "after"), [(shim, shim), (shim, contextlib.nullcontext), (contextlib.nullcontext, shim)])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(
+    ("name", "dtype", "before", "after"),
+    in_turn(
+        itertools.product(KINDS, ("float32", "float64")),
+        [
+            pytest.param(shim, shim, id="in modes"),
+            pytest.param(shim, contextlib.nullcontext, id="native behind"),
+            pytest.param(contextlib.nullcontext, shim, id="native before"),
+        ],
+    ),
+)
 def test_a_checkpoint_goes_on_as_if_nothing_had_been_saved(name, dtype, before, after, tmp_path):
     """On either side of a mode, and from one side to the other."""
     resumed, ours, other, optimizer, run = crossing(name, tmp_path / "state", before, after, dtype)

@@ -1,9 +1,11 @@
 """With ``optimizer="torch"`` a training under the shim is its Torch twin's: losses, gradients, parameters, to the last bit."""
 
+import itertools
+
 import paddle
 import pytest
 import torch
-from helpers import same
+from helpers import in_turn, same
 from trainings import AMSGRAD, KINDS, accumulator, backward, nets, unequal
 
 import padiff_shim
@@ -36,9 +38,7 @@ def check(name, dtype="float32", clip=None, steps=STEPS, ours_more=(), theirs_mo
     return run, mine, theirs, ours, twin
 
 
-@pytest.mark.parametrize("clip", CLIPS)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("name", "dtype", "clip"), in_turn(itertools.product(KINDS, ("float32", "float64")), CLIPS))
 def test_every_step(name, dtype, clip):
     run, mine, theirs, ours, twin = check(name, dtype, clip)
     update = mine.type
@@ -49,8 +49,9 @@ def test_every_step(name, dtype, clip):
             assert same(accumulator(mine, key, param), theirs.state[other][state]), key
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("adamw", "no momentum", "rprop")])
+@pytest.mark.parametrize(
+    ("name", "dtype"), in_turn([name for name in KINDS if name not in ("adamw", "no momentum", "rprop")], ("float32", "float64"))
+)
 def test_weight_decay_is_added_by_torch(name, dtype):
     """A number, and the regularizer that Paddle makes of it."""
     check(name, dtype, "ClipGradByGlobalNorm", 4, {"weight_decay": 0.05}, {"weight_decay": 0.05})

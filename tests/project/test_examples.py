@@ -23,17 +23,16 @@ def modules():
                 yield ".".join([package, *parts]).removesuffix(".__init__")
 
 
+SECONDS = ("padiff_shim.auditing.audit.audit", "padiff_shim.proof.proof.Proof.bits")  # that they take
 EXAMPLES = [
-    (module, test.name.removeprefix(f"{module}."))
+    pytest.param(module, test.name.removeprefix(f"{module}."), marks=[pytest.mark.slow] * (test.name in SECONDS))
     for module in modules()
     for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(module))
     if test.examples
 ]
 
 
-@pytest.mark.parametrize(
-    ("module", "name"), EXAMPLES, ids=[f"{module.removeprefix('padiff_shim.')}:{name}" for module, name in EXAMPLES]
-)
+@pytest.mark.parametrize(("module", "name"), EXAMPLES)
 def test_example(module, name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     full = module if name == module else f"{module}.{name}"

@@ -1,11 +1,13 @@
 """``random="torch"``: every draw is Torch's, bit for bit, in Torch's order; without it every draw is Paddle's."""
 
+import itertools
+
 import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
 import torch
-from helpers import needs, same, tried
+from helpers import in_turn, needs, same, tried
 
 import padiff_shim
 from padiff_shim.errors import PadiffShimError, UnknownNameError
@@ -160,9 +162,7 @@ def _evaluated(layer):
     return layer
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("grad", [False, True])
-@pytest.mark.parametrize("name", DROPPED)
+@pytest.mark.parametrize(("name", "grad", "dtype"), in_turn(itertools.product(DROPPED, (False, True)), FLOATS))
 def test_what_dropout_drops_is_torch_s(name, grad, dtype):
     """Forward twice and backward, with draws of Torch's own between them."""
     ours, theirs = DROPPED[name]

@@ -7,7 +7,7 @@ import paddle.nn.initializer as I
 import pytest
 import torch
 import torch.nn.functional as TF
-from helpers import needs, same, tried
+from helpers import in_turn, needs, same, tried
 from torch.nn import init
 
 import padiff_shim
@@ -195,9 +195,11 @@ if IS_3:
     }
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(6, 5, 3, 3), (7, 20), (20, 7)])
-@pytest.mark.parametrize("name", tried(INITIALIZERS, {"KaimingNormal by what goes out": "nn.initializer.KaimingNormal mode"}))
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    in_turn(tried(INITIALIZERS, {"KaimingNormal by what goes out": "nn.initializer.KaimingNormal mode"}), ("float32", "float64")),
+)
 def test_initial_values_are_torch_s(name, shape, dtype):
     """In Paddle's shape; of a matrix, Torch counts what comes in along the other axis."""
     ours, theirs = INITIALIZERS[name]

@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from fuzz.execute import NATIVE, Plan, differences, run, whole
-from helpers import needs
+from helpers import in_turn, needs
 
 from padiff_shim.frameworks.versions import IS_3
 
@@ -225,8 +225,7 @@ BACKWARDS = [
 ]
 
 
-@pytest.mark.parametrize("backward", BACKWARDS)
-@pytest.mark.parametrize("write", INTO_STOPPED)
+@pytest.mark.parametrize(("write", "backward"), in_turn(INTO_STOPPED, BACKWARDS))
 def test_what_wanted_no_gradient_has_that_of_its_value_before(write, backward):
     check(STOPPED.format(write=write, backward=backward), INSIDE)
 
@@ -443,8 +442,7 @@ SPLITS = ["paddle.chunk({}, 3, axis=1)", "paddle.split({}, [1, 2], axis=1)", "pa
     ["p2[0].sum().backward()", "t3 = p2[0].sum(); t3.backward(retain_graph=True); t3.backward()",
      "n4 = paddle.grad(p2[0].sum(), t1)[0].numpy()"],
 )  # fmt: skip
-@pytest.mark.parametrize("answers", [[], ["grad * 2.0"], ["grad + 3.0"], ["grad + 3.0", "grad * 2.0"]], ids=str)
-@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize(("split", "answers"), in_turn(SPLITS, ([], ["grad * 2.0"], ["grad + 3.0"], ["grad + 3.0", "grad * 2.0"])))
 def test_hooks_on_unused_results_are_called_as_natively(split, answers, backward, retain):
     answer = "; ".join(f"part.register_hook(lambda grad: {answer})" for answer in answers) or "None"
     parts = {"split": split.format("t1 * 1.0" if retain else "t1"), "retain": "part.retain_grads()" if retain else "None"}

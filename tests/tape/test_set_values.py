@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
+from helpers import in_turn
 
 import padiff_shim
 
@@ -58,8 +59,7 @@ def _twin(index, x, value, weights, wanted):
 
 
 @pytest.mark.parametrize("wanted", [True, False], ids=["x wants its gradient", "x wants none"])
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("name", SETS)
+@pytest.mark.parametrize(("name", "dtype"), in_turn(SETS, ("float32", "float16", "float64")))
 def test_set_by_index(name, dtype, wanted):
     index, shape = SETS[name]
     x, value, weights = _values(shape, dtype)
