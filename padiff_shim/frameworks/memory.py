@@ -478,6 +478,11 @@ as_operand = _or_native(with_torch_strides)  # with the strides it has in a Torc
 as_it_lies = _or_native(to_torch)  # with the strides of Paddle's memory
 
 
+def as_result(tensor: PaddleTensor) -> torch.Tensor:
+    """The same as :func:`as_operand` of what a native call gave: to export rnn's reserve of an evaluation ends the process."""
+    return as_operand(tensor) if has_elements(tensor) else _empty_of(tensor)
+
+
 def _base(tensor: torch.Tensor) -> int:
     """Where a tensor's storage begins (without making a Python object of the storage)."""
     return tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()

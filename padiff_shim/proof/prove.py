@@ -560,7 +560,7 @@ def _bit_for_bit(apart: float | None, goes_back: bool, wrong: Sequence[str]) -> 
     ``wrong``: ops that are wrong natively.
     """
     if not goes_back and not wrong:
-        return tr("{reason}; natively its backward fails", reason=_bit_for_bit(apart, True, wrong))
+        return tr("bit for bit on Torch's kernels; natively its backward fails")
     if apart is None:
         return tr("bit for bit on Torch's kernels; natively the port does not run")
     if wrong:

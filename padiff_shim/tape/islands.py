@@ -13,7 +13,7 @@ import torch
 from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import top
 from ..frameworks.autocast import autocast_off, grad_tracer
-from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, to_paddle, to_torch
+from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, as_result, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import PaddleTensor, attribute, grad_node, set_attribute
 from ..language import logged
@@ -316,7 +316,7 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        outs = tuple(map(as_operand, cell.outs))  # a view has the strides of the same one in Torch
+        outs = tuple(map(as_result, cell.outs))  # a view has the strides of the same one in Torch
         if cell.once:
             ctx.save_for_backward(*outs)
         return outs

@@ -229,6 +229,36 @@ def test_a_native_backward_that_ends_the_process_is_asked_for_one_gradient_more(
     assert run.stdout.endswith("proven\n"), run.stderr
 
 
+RESERVE = """
+import numpy as np, paddle, torch
+from padiff_shim import prove
+
+class Original(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.LSTM(8, 4, batch_first=True, bidirectional=True)
+    def forward(self, x, at):
+        return self.rnn(x)[0][torch.arange(3), at].sum()
+
+class Port(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.rnn = paddle.nn.LSTM(8, 4, direction="bidirect")
+    def forward(self, x, at):
+        return self.rnn(x)[0][paddle.arange(3), at].sum()
+
+x, at = np.random.default_rng(0).standard_normal((3, 5, 8)), np.array([0, 2, 4])
+proof = prove(Port().eval(), Original().eval(), (x, at))
+print(proof.verdict.name)
+"""
+
+
+def test_a_recurrence_in_evaluation_cannot_go_back_natively():
+    """Its reserve, which only a training fills, has no memory: to export it ended the process."""
+    run = forked.run(["-c", RESERVE], warm=True)
+    assert run.stdout == "CODE_CORRECT\n", run.stdout + run.stderr
+
+
 def test_without_a_backward_no_gradient_more_is_asked_for():
     """A program may ask its tensors whether they want one."""
 
