@@ -25,27 +25,6 @@ from digits_data import Config, load_data  # noqa: E402
 SMALL = Config(epochs=1, batch_size=256, layers=2, width=16)
 
 
-def watched_training(each_step):
-    """Train the Paddle model for one epoch; ``each_step(model, twin)`` after every update, with equal weights."""
-    twin = digits_torch.build_model(SMALL)
-
-    def on_step(_step, _loss, _logits, model):
-        digits_torch.load_paddle_state(twin, run_demo.paddle_state(model))
-        each_step(model, twin)
-
-    digits_paddle.train(digits_paddle.build_model(SMALL), load_data(), SMALL, on_step=on_step)
-
-
-@pytest.mark.bitexact
-def test_gradients_are_the_twins_at_every_step():
-    rows = []
-    with padiff_shim.reference("torch"):
-        watched_training(lambda model, twin: rows.append(run_demo.same_gradients(model, twin, load_data(), SMALL)))
-    assert len(rows) == 6
-    assert all(same.of > 30 for same in rows)
-    assert [same.shared for same in rows] == [same.whole for same in rows] == [same.of for same in rows]
-
-
 @pytest.mark.bitexact
 def test_gradients_of_tied_layers_are_the_twins():
     """Each weight gets four contributions, one depth is used by four ops: the order of the sums decides the last bits."""

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import thinned
+from helpers import sampled, thinned
 from planting import FRESH, loaded, planted
 
 from padiff_shim import prove
@@ -380,7 +380,7 @@ ALWAYS = (
 
 
 # Of the dearer ports mistakes are found in every run.
-RIGHT = ("convnext", "seq2seq", "switch", "swin", "gnn", "perceiver", "wavenet", "resnext", "ssm", "moe", "xl")
+RIGHT = ("convnext", "seq2seq", "gnn", "perceiver", "ssm", "xl")
 
 
 @pytest.mark.parametrize("kind", thinned(INPUTS, *RIGHT))
@@ -391,7 +391,7 @@ def test_a_right_port_is_never_accused(kind):
         assert proof, str(proof)
 
 
-@pytest.mark.parametrize("name", OTHERWISE)
+@pytest.mark.parametrize("name", sampled(OTHERWISE, 2))
 def test_a_right_port_is_proven_however_it_is_written(name, tmp_path):
     kind = name.partition(":")[0]
     proof = proven(kind, planted(kind, OTHERWISE[name], tmp_path))
