@@ -319,11 +319,8 @@ def layers(mapping: WeightMapping, original: RunOutcome, port: RunOutcome, nativ
     for original_name, port_name in mapping.layers.items():
         expected, shim = original.layers.get(original_name, []), port.layers.get(port_name, [])
         own = shim if native is None else native.layers.get(port_name, [])
-        if (
-            expected
-            and len(expected) == len(shim) == len(own)
-            and all(a.shape == b.shape == c.shape for a, b, c in zip(expected, shim, own))
-        ):
+        alike = all(a.shape == b.shape == c.shape for a, b, c in zip(expected, shim, own))
+        if expected and len(expected) == len(shim) == len(own) and alike:
             rows.append((original_name, port_name, expected, shim, own))
     apart = iter(largests([pair for _, _, expected, shim, _ in rows for pair in zip(expected, shim)]))
     natively = iter(largests([] if native is None else [pair for _, _, expected, _, own in rows for pair in zip(expected, own)]))

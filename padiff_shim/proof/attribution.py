@@ -258,12 +258,9 @@ def carriers(port: PaddleSide) -> CarriedBy:
         known.calls += 1
         steps.substituted(key, made)
         for place, (tensor, substituted, native_rounding) in enumerate(zip(made, errors, native.get(key, ()))):
-            if (
-                substituted is None
-                or native_rounding is None
-                or substituted.error.shape != native_rounding.error.shape
-                or tensor.stop_gradient
-            ):
+            if substituted is None or native_rounding is None or tensor.stop_gradient:
+                continue
+            if substituted.error.shape != native_rounding.error.shape:
                 continue
             own = np.subtract(others[place], as_array(tensor), dtype=np.float64) if place < len(others) else None
             tensor.register_hook(functools.partial(known.add, native_rounding, substituted, own))

@@ -115,10 +115,7 @@ def _named(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[dict[str, A
 
 def _models(first: Any, second: Any) -> tuple[list[str], Pair]:
     """The frameworks in the order of the models, and the models."""
-    order = [
-        model(tr("the first model of auto_diff"), first),
-        model(tr("the second model of auto_diff"), second),
-    ]
+    order = [model(tr("the first model of auto_diff"), first), model(tr("the second model of auto_diff"), second)]
     if order[0] == order[1]:
         raise ArgumentError(
             "auto_diff takes a Paddle layer and a Torch module; record and diff compare two models of one framework"

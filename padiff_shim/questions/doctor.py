@@ -100,16 +100,12 @@ def _versions() -> Iterator[tuple[str, str]]:
     if not unknown:
         yield GOOD, tr("the tests were run on these")
     for name, version, nearest in unknown:
-        yield (
-            REMARK,
-            tr(
-                "the tests were not run on {name} {version}; the nearest that they were run on: {nearest}. Watch for ops that stay "
-                "native, which each run lists, and let padiff-shim audit find what kernels of this version do wrong",
-                name=name,
-                version=version,
-                nearest=", ".join(nearest),
-            ),
-        )
+        text = tr(
+            "the tests were not run on {name} {version}; the nearest that they were run on: {nearest}. Watch for ops that stay "
+            "native, which each run lists, and let padiff-shim audit find what kernels of this version do wrong",
+            name=name, version=version, nearest=", ".join(nearest),
+        )  # fmt: skip
+        yield REMARK, text
 
 
 def _device() -> Iterator[tuple[str, str]]:
@@ -121,13 +117,17 @@ def _device() -> Iterator[tuple[str, str]]:
         yield BAD, str(error)
 
 
+def _unseen(torch_side: torch.Tensor, paddle_side: paddle.Tensor) -> bool:
+    """Whether Paddle does not see in one of two tensors of one memory what Torch writes into the other."""
+    torch_side[1, 2] = 1
+    alike = torch_side.data_ptr() == paddle_side.data_ptr() and list(torch_side.shape) == list(paddle_side.shape) == [2, 3]
+    return not alike or float(paddle_side[1, 2].astype("float32")) != 1
+
+
 def _to_torch() -> Iterator[tuple[str, str]]:
-    """Whether Paddle sees what Torch writes into a Paddle tensor's memory."""
     for dtype in _DTYPES:
         tensor = paddle.zeros([2, 3]).astype(dtype)
-        twin = memory.to_torch(tensor)
-        twin[1, 2] = 1
-        if (twin.data_ptr(), list(twin.shape)) != (tensor.data_ptr(), [2, 3]) or float(tensor[1, 2].astype("float32")) != 1:
+        if _unseen(memory.to_torch(tensor), tensor):
             yield BAD, tr("{dtype}: Torch does not see the memory of a Paddle tensor", dtype=dtype)
             return
     view = memory.to_torch(paddle.arange(6, dtype="float32").reshape([2, 3]).t())
@@ -138,12 +138,9 @@ def _to_torch() -> Iterator[tuple[str, str]]:
 
 
 def _to_paddle() -> Iterator[tuple[str, str]]:
-    """Whether Paddle sees what Torch writes into a Torch tensor's memory."""
     for dtype in _DTYPES:
         tensor = torch.zeros(2, 3, dtype=memory.TORCH_DTYPES[dtype], device=_torch_device())
-        twin = memory.to_paddle(tensor)
-        tensor[1, 2] = 1
-        if list(twin.shape) != [2, 3] or float(twin[1, 2].astype("float32")) != 1:
+        if _unseen(tensor, memory.to_paddle(tensor)):
             yield BAD, tr("{dtype}: Paddle does not see the memory of a Torch tensor", dtype=dtype)
             return
     yield GOOD, tr("the same memory, in {dtypes}", dtypes=", ".join(_DTYPES))
@@ -215,10 +212,8 @@ def _proof() -> Iterator[tuple[str, str]]:
     """A Linear, proven."""
     port, original = paddle.nn.Linear(7, 3), torch.nn.Linear(7, 3, device=_torch_device())
     proof = prove(port, original, paddle.linspace(-1, 1, 35).reshape([5, 7]).numpy())
-    yield (
-        (GOOD if proof.verdict is ProofVerdict.CODE_CORRECT else BAD),
-        tr("a proof of a Linear: {headline}", headline=proof.headline),
-    )
+    state = GOOD if proof.verdict is ProofVerdict.CODE_CORRECT else BAD
+    yield state, tr("a proof of a Linear: {headline}", headline=proof.headline)
 
 
 def _equal(tensor: Any, expected: Any) -> bool:
@@ -227,19 +222,14 @@ def _equal(tensor: Any, expected: Any) -> bool:
 
 def _entry_points() -> Iterator[tuple[str, str]]:
     here, absent, strange = entry_points.inventory()
+    counts = {"here": here, "absent": absent}
     yield (
         GOOD,
-        tr(
-            "{here} entry points of this Paddle lead to ops of the table; {absent} of the table's are of other versions",
-            here=here,
-            absent=absent,
-        ),
+        tr("{here} entry points of this Paddle lead to ops of the table; {absent} of the table's are of other versions", **counts),
     )
     if strange:
-        yield (
-            REMARK,
-            tr("{count} of this Paddle are unknown here, and stay native: {names}", count=len(strange), names=", ".join(strange)),
-        )
+        names = ", ".join(strange)
+        yield REMARK, tr("{count} of this Paddle are unknown here, and stay native: {names}", count=len(strange), names=names)
 
 
 _CHECKS: dict[str, Callable[[], Iterator[tuple[str, str]]]] = {

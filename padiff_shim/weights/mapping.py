@@ -93,16 +93,8 @@ class WeightCheck(Presented):
     @property
     def findings(self) -> list[Finding]:
         """The pairs that differ, each by its name."""
-        return [
-            Finding(
-                f"weights: {each.finding}",
-                "error",
-                str(each),
-                where=each.pair.paddle or each.pair.torch,
-                numbers={"max_abs": each.largest},
-            )
-            for each in self.differences
-        ]
+        rows = [(each, each.pair.paddle or each.pair.torch, {"max_abs": each.largest}) for each in self.differences]
+        return [Finding(f"weights: {each.finding}", "error", str(each), where=name, numbers=size) for each, name, size in rows]
 
     def content(self) -> Document:
         """The answer, and a line for each pair that differs."""

@@ -377,12 +377,8 @@ class _Draft:
             return [pair]
 
         def refused(reason: str) -> TransferError:
-            return TransferError(
-                "the rule for {torch} and {paddle} cannot be applied: {reason}",
-                torch=pair.torch,
-                paddle=pair.paddle,
-                reason=reason,
-            )
+            names = {"torch": pair.torch, "paddle": pair.paddle}
+            return TransferError("the rule for {torch} and {paddle} cannot be applied: {reason}", **names, reason=reason)
 
         return [
             replace(pair, torch_slot=part.torch_slot, paddle_slot=part.paddle_slot, note=part.note)
