@@ -30,10 +30,8 @@ from ..text import Sentence, joined, shown, tr
 STEPS = 10_000_000  # instructions; an array takes some 40
 AXES = 64  # NumPy's limit
 _VIEWED = 4096  # bytes from which on a value is a view of the file
-_NESTED, _REPEATED = (
-    8,
-    64,
-)  # tuples in one another, and the parts of one that stands in several places: they are hashed part by part
+# Tuples in one another, and the parts of one that stands in several places: they are hashed part by part
+_NESTED, _REPEATED = 8, 64
 _DTYPES = {name: np.dtype(name) for name in ["b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "c8", "c16"]}
 _Unpickler: Any = pickle._Unpickler
 _NAMES = {ord(code.code): code.name for code in pickletools.opcodes}
