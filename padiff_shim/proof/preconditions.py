@@ -163,14 +163,8 @@ def drawn_differently(original: ModelSide, port: ModelSide, mapping: WeightMappi
             continue
         expected, actual = _some(weight), _some(others[partner])
         if _is_torchs(expected, weight[0].numel()) and _unlike(expected, actual):
-            rows.append(
-                tr(
-                    "{partner} has a standard deviation of {std:.2g}, in the original {std2:.2g}",
-                    partner=partner,
-                    std=actual.std(),
-                    std2=expected.std(),
-                )
-            )
+            words = {"partner": partner, "std": actual.std(), "std2": expected.std()}
+            rows.append(tr("{partner} has a standard deviation of {std:.2g}, in the original {std2:.2g}", **words))
     if not rows:
         return []
     return [
@@ -739,23 +733,15 @@ def preconditions(
         trains: whether both are going to be trained.
     """
     if original.model.training != port.model.training:
-        words = {True: "training", False: "evaluation"}
-        reason = tr(
-            "the Torch module is in {words} mode, the Paddle layer in {words2} mode",
-            words=words[original.model.training],
-            words2=words[port.model.training],
-        )
+        modes = ["training" if side.model.training else "evaluation" for side in (original, port)]
+        reason = tr("the Torch module is in {words} mode, the Paddle layer in {words2} mode", words=modes[0], words2=modes[1])
         stages.append(Stage("mode", False, reason))
         return Proof(ProofVerdict.NOT_COMPARABLE, reason, stages=stages), []
     different = _inputs_differ(original, port, inputs)
     if different and original.dtype() != port.dtype():
+        dtypes = {"dtype": port.dtype(), "dtype2": original.dtype()}
         advice = tr('prove(..., dtype="{dtype}") proves both in one', dtype=port.dtype())
-        different += tr(
-            "; the port's weights are {dtype}, the original's {dtype2}: {advice}",
-            dtype=port.dtype(),
-            dtype2=original.dtype(),
-            advice=advice,
-        )
+        different += tr("; the port's weights are {dtype}, the original's {dtype2}: {advice}", **dtypes, advice=advice)
     stages.append(Stage("inputs", not different, different or tr("equal on both sides")))
     if different:
         return Proof(ProofVerdict.INPUTS_DIFFER, different, stages=stages), []
@@ -791,20 +777,15 @@ def _weights(
     verdict = ProofVerdict.NOT_COMPARABLE
     if not refused and weights == "as-is":
         unequal = mapping.check(original.model, port.model).differences
-        constants = [  # that the code makes, not a training: masks, tables, frequencies
-            difference
-            for difference in unequal
-            if all(
-                slot.weight.buffer and not slot.role.startswith("running_")
-                for slot in (difference.pair.torch_slot, difference.pair.paddle_slot)
-                if slot.weight
-            )
+        # What the code makes, not a training: masks, tables, frequencies.
+        made = [
+            [slot.weight.buffer and not slot.role.startswith("running_") for slot in each.pair.slots if slot.weight]
+            for each in unequal
         ]
-        notes += (
-            [tr("constants that are not the same on both sides, and stay so: {constants}", constants=listed(constants, 3, "; "))]
-            if constants
-            else []
-        )
+        constants = [difference for difference, buffers in zip(unequal, made) if all(buffers)]
+        if constants:
+            listing = listed(constants, 3, "; ")
+            notes.append(tr("constants that are not the same on both sides, and stay so: {constants}", constants=listing))
         refused = listed([difference for difference in unequal if difference not in constants], 3, "; ")
         verdict = ProofVerdict.WEIGHTS_DIFFER
     if refused:
