@@ -95,9 +95,6 @@ def _inside(path: str, outer: str) -> bool:
     return path.startswith(f"{outer}.") if outer else bool(path)
 
 
-# ---- Measuring.
-
-
 def aligned_dtype(
     proof: Proof,
     original: TorchSide,

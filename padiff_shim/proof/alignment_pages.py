@@ -131,19 +131,6 @@ def _weights(aligned: AlignedDtype) -> doc.Part:
     return doc.Section(tr("Weights"), [doc.Paragraph(text), doc.Folded(tr("Pairs of weights"), parts)])
 
 
-def _columns(name: str) -> list[doc.Column]:
-    """Names of both sides, then mean and largest differences, absolute and relative."""
-    return [
-        doc.Column(name),
-        doc.Column(tr("original"), 9, markdown="under"),
-        doc.Column(tr("native: mean, max"), 5, right=True),
-        doc.Column(tr("native: relative"), 7, right=True),
-        doc.Column(tr("Torch's kernels: mean, max"), right=True),
-        doc.Column(tr("Torch's kernels: relative"), 8, right=True),
-        doc.Column(tr("float64: mean, max"), 6, right=True),
-    ]
-
-
 def _row(row: DriftRow) -> doc.Row:
     """Names and figures; a column of a run that failed is empty."""
     native, kernels, double = row.native, row.substituted, row.float64
@@ -174,10 +161,19 @@ def _relative(apart: Distance | None) -> str:
 
 
 def _table(name: str, rows: Sequence[DriftRow], most: doc.Most, rank: Sequence[int] = ()) -> doc.Table:
+    """Names of both sides, then mean and largest differences, absolute and relative."""
+    columns = [
+        doc.Column(name),
+        doc.Column(tr("original"), 9, markdown="under"),
+        doc.Column(tr("native: mean, max"), 5, right=True),
+        doc.Column(tr("native: relative"), 7, right=True),
+        doc.Column(tr("Torch's kernels: mean, max"), right=True),
+        doc.Column(tr("Torch's kernels: relative"), 8, right=True),
+        doc.Column(tr("float64: mean, max"), 6, right=True),
+    ]
     tones: list[doc.Tone] = ["good" if row.substituted.identical else "bad" for row in rows]
-    cells = [_row(row) for row in rows]
     hint = tr("the page shows all")
-    return doc.Table(_columns(name), cells, tones, most, hint=hint, rank=rank, cards=False, kind="aligned")
+    return doc.Table(columns, list(map(_row, rows)), tones, most, hint=hint, rank=rank, cards=False, kind="aligned")
 
 
 def _forward(aligned: AlignedDtype) -> Iterator[doc.Part]:

@@ -92,9 +92,6 @@ def _distance(actual: Array, expected: Array) -> Distance | None:
     return distance(actual, expected) if actual.shape == expected.shape and actual.size else None
 
 
-# ---- Runs.
-
-
 def outcomes_of(
     original: TorchSide,
     port: PaddleSide,

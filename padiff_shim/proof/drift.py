@@ -27,8 +27,6 @@ from .alignment_pages import drift_curves
 from .distances import SIDES, DriftRow, gradient_rows, layer_rows, outcomes_of, output_rows
 from .programs import ModelSide, PaddleSide, Runner, TorchSide, generators_restored
 
-# ---- The answer.
-
 SHOWN = 30  # rows of Markdown
 
 
@@ -197,9 +195,6 @@ def _row(row: DriftRow, original: str) -> Row:
         else:
             figures += [f"{apart.mean_abs:.1e}", f"{apart.max_abs:.1e}"]
     return (tr(row.kind), shown(row.label), shown(original), code_line(row.site), *figures)
-
-
-# ---- The question.
 
 
 def drift(original: TorchSide, port: PaddleSide, mapping: Weights, *, back: bool, calls: bool) -> Drift:

@@ -62,8 +62,6 @@ def both_losses(loss: Any) -> Losses:
     return loss, loss
 
 
-# ---- ``padiff_shim.prove``: whether a port is right, and if not, where.
-
 WEIGHTS = ("torch->paddle", "paddle->torch", "as-is", "random")
 PHASES = ("forward", "both", "train")
 

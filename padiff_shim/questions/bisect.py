@@ -218,8 +218,6 @@ class Choosing(Substituting):
         unit.places[place] += 1
 
 
-# ---- The answer.
-
 SHOWN = 4  # lines of one unit
 
 
@@ -302,9 +300,6 @@ def _lines(unit: Unit) -> str:
         beside = [part for part, known in ((op, unit.op), (layer, unit.layer)) if part and part != known]
         lines[joined("", (code_line(site), f" ({', '.join(beside)})" if beside else ""))] = None
     return listed(list(lines), SHOWN, "; ")
-
-
-# ---- The question.
 
 
 def bisect(

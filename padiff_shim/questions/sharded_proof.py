@@ -105,9 +105,6 @@ class ShardedProof(ProofAnswer):
         return Document(self.headline, parts, "good" if self else "bad")
 
 
-# ---- The question.
-
-
 @Waiting("proving")
 def prove_sharded(
     paddle_layer: Any,
@@ -333,9 +330,6 @@ def _plain_step(loss: Callable[[Any], Any]) -> Step:
         return value
 
     return step
-
-
-# ---- The answer.
 
 
 def _rounding(native: Difference, unit: float) -> dict[TensorKey | str, float]:

@@ -230,7 +230,7 @@ class Mapping(Presented):
         alike = [
             f"{pair.torch} {list(pair.shape('torch') or ())} and {pair.paddle} {list(pair.shape('paddle') or ())}"
             for pair in self.pairs
-            if _is_alike_but_for_ones(pair)
+            if pair.is_exact and any(step.kind == "unflatten" for slot in pair.slots for step in slot.steps)
         ]
         if alike:
             lines.append(tr("paired, for they are alike but for axes of one: {alike}", alike="; ".join(alike)))
@@ -315,12 +315,6 @@ class Mapping(Presented):
         if lonely:
             headline = tr("{headline}, {count} without partner", headline=headline, count=len(lonely))
         return Document(headline, [Table(columns, rows), Items(lonely), Notes(self.notes)])
-
-
-def _is_alike_but_for_ones(pair: Pair) -> bool:
-    """Whether whole weights were brought into one shape by axes of one."""
-    slots = (pair.torch_slot, pair.paddle_slot)
-    return pair.is_exact and any(step.kind == "unflatten" for slot in slots for step in slot.steps)
 
 
 def _key(slot: Slot) -> Any:

@@ -259,8 +259,10 @@ class _Reader:
                 # Only the cell has the zeros that stand for a disabled bias.
                 constant = name.startswith("bias") and bool(names) and id(tensor) not in names
                 node.slots.append(_recurrent_slot(weight, name, suffix, 0.0 if constant else None))
-            if self.framework == "torch":
-                node.slots.extend(_absent_biases(node, layer))
+            if self.framework == "torch" and not layer.bias:  # zeros in place of the biases, which Paddle's always has
+                inputs = [slot for slot in node.slots if slot.role.startswith("weight_ih")]
+                roles = [(slot, slot.role.replace("weight_ih", what)) for slot in inputs for what in ("bias_ih", "bias_hh")]
+                node.slots += [Slot(what, None, (slot.shape[0],), fill=0.0) for slot, what in roles]
         return True
 
 
@@ -352,15 +354,6 @@ def _recurrent_slot(weight: Weight, name: str, suffix: str, neutral: float | Non
         return Slot(f"weight_hr{suffix}", weight, weight.shape[::-1], TRANSPOSED)
     what = name if suffix or "_l" in name else f"{name}_l0"
     return Slot(what + suffix, weight, weight.shape, AS_IS, neutral=neutral)
-
-
-def _absent_biases(node: LayerNode, layer: Any) -> Iterator[Slot]:
-    """Zeros in place of the biases that a recurrent layer of Torch was made without: Paddle's always has them."""
-    if not layer.bias:
-        for slot in list(node.slots):
-            if slot.role.startswith("weight_ih"):
-                for what in ("bias_ih", "bias_hh"):
-                    yield Slot(slot.role.replace("weight_ih", what), None, (slot.shape[0],), fill=0.0)
 
 
 # A state dict has names and shapes, but no types: the partner's layer tells how a matrix lies.

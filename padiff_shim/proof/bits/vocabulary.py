@@ -192,11 +192,8 @@ def _placed(name: str, value: Any, rank: int) -> Any:
 def phrases(call: TraceCall) -> Sequence[Phrase]:
     """Those that end with a call's kernel: of operands of as many axes first, then the longest, then what bears its name."""
     ranks = [operand.tensor.dim() for operand in call.operands]
-
-    def has_other_ranks(phrase: Phrase) -> bool:
-        return [operand.tensor.dim() for operand in phrase.kernels[-1].operands] != ranks
-
-    return sorted(_all().get(call.name, ()), key=has_other_ranks)
+    known = _all().get(call.name, ())  # those of other ranks last
+    return sorted(known, key=lambda each: [operand.tensor.dim() for operand in each.kernels[-1].operands] != ranks)
 
 
 @functools.cache
