@@ -439,10 +439,10 @@ def of_recurrences(original: TorchSide, port: PaddleSide) -> list[str]:
     return lines
 
 
-def _against(name: str, own: Any, torchs: str, other: Any, wanted: Any) -> str:
-    """How a setting differs from Torch's of the name ``torchs``, and what to write; "" if it does not."""
-    words = {"name": name, "own": own, "torchs": torchs, "other": other, "wanted": wanted}
-    return "" if own == wanted else tr("{name}={own} against {torchs}={other} (write {name}={wanted})", **words)
+def _against(name: str, own: Any, torchs: str, other: Any, wanted: Any, note: str = "") -> str:
+    """How a setting differs from Torch's of the name ``torchs``, and what to write, behind a note; "" if it does not."""
+    words = {"name": name, "own": own, "torchs": torchs, "other": other, "wanted": wanted, "note": note}
+    return "" if own == wanted else tr("{name}={own} against {torchs}={other} ({note}write {name}={wanted})", **words)
 
 
 def _of_layers(
@@ -562,12 +562,20 @@ def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMappin
         yield _Adjustment(op, text, pairs, apply, (path, ProgramPlace.at(defined.site, defined.layer, op)))
 
 
+def _axes_read(layer: Model, wanted: bool) -> str:
+    """The order of axes that a recurrence reads, and Torch's."""
+    own, other = (tr("time, batch") if time_major else tr("batch, time") for time_major in (layer.time_major, wanted))
+    words = {"name": type(layer).__name__, "own": own, "other": other}
+    return tr("Paddle's {name} reads [{own}, size], Torch's [{other}, size]: ", **words)
+
+
 def _attribute(kinds: dict[type, type], name: str, torchs: str, wanted: Callable[[bool], bool]) -> _Setting:
     """An attribute of a layer, and of those in it; ``torchs``: the name of Torch's, of which the value is made."""
 
     def unlike(module: Model, layer: Model) -> str:
         other = getattr(module, torchs)
-        return _against(name, getattr(layer, name), torchs, other, wanted(other))
+        note = _axes_read(layer, wanted(other)) if name == "time_major" else ""
+        return _against(name, getattr(layer, name), torchs, other, wanted(other), note)
 
     def apply(module: Model, layer: Model) -> Undo:
         undo = contextlib.ExitStack()

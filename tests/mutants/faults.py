@@ -380,7 +380,7 @@ PROVE = (
     Fault(
         "half-paired-weight",
         "padiff_shim/weights/transfer.py",
-        "(weight.key not in covered or covered[weight.key] < weight.size)",
+        "weight.key not in covered or covered[weight.key] < weight.size",
         "weight.key not in covered",
         "a weight of which only a part has a partner counts as paired",
     ),
