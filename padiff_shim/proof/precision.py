@@ -6,18 +6,19 @@ softmax overflows where a ``log_softmax`` does not. In float64 none of this show
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import torch
-from torch.utils.weak import WeakIdKeyDictionary
 
-from ..dispatch.call_site import CallSite, call_site
+from ..dispatch.call_site import CallSite, at_line, call_site
 from ..frameworks import autocast
 from ..frameworks.memory import HALVES, TORCH_DTYPES, dtype_of
 from ..text import joined, many, tr
@@ -32,7 +33,8 @@ class Computed:
     """A call, and the dtype of its result.
 
     ``finite``: its result is finite, or one of its operands is not. ``rounded``: the dtype of 16 bits to which a cast rounded an
-    operand of it. ``listed``: what Paddle's guard around it lists otherwise than Paddle does.
+    operand of it; ``table``: the name of what the model's conversion rounded so. ``listed``: what Paddle's guard around it lists
+    otherwise than Paddle does.
     ``size``, ``mean``: how many numbers its result has, and the mean of their absolute values, which rounding hardly moves.
     """
 
@@ -40,6 +42,7 @@ class Computed:
     dtype: torch.dtype
     finite: bool
     rounded: torch.dtype | None
+    table: str
     listed: frozenset[str]
     site: CallSite
     layer: str
@@ -58,11 +61,15 @@ class Computed:
 class Precisions(Onlooker):
     """Within it the dtype of every float result of Torch's kernels is noted, and which casts round, and no values."""
 
-    def __init__(self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None) -> None:
+    def __init__(
+        self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None, *, tables: Collection[str] = ()
+    ) -> None:
         super().__init__()
         self.calls: list[Computed] = []
         self._layer, self._until = layer, until
-        self._rounded = WeakIdKeyDictionary()  # tensors -> the dtype of 16 bits to which a cast has rounded their values
+        self._tables = {address: name for address, name in names.items() if name in tables}
+        # By address: a tensor, the dtype of 16 bits to which a cast has rounded its values, and the table that they were.
+        self._rounded: dict[int, tuple[torch.Tensor, torch.dtype, str]] = {}
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
@@ -71,18 +78,36 @@ class Precisions(Onlooker):
             return result
         arguments = [*args, *(kwargs or {}).values()]
         operands = list(tensors_in(arguments))
-        rounded = next((self._rounded[tensor] for tensor in operands if tensor in self._rounded), None)
-        if not is_passive(function):
-            finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
-            named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
-            call = shape_of(function).base, first.dtype, finite, rounded, frozenset(named)
-            mean = float(first.detach().abs().mean(dtype=torch.float64)) if finite and first.numel() else 0.0
-            self.calls.append(Computed(*call, call_site(self._until), self._layer(), first.numel(), mean))
-        elif first.dtype in HALVES and operands and operands[0].dtype not in HALVES and _rounds(operands[0], first):
-            self._rounded[first] = first.dtype
-        elif rounded is not None:
-            self._rounded[first] = rounded
+        if is_passive(function):
+            self._pass_on(first, operands)
+            return result
+        rounded = next(filter(None, map(self._how_rounded, operands)), (None, ""))
+        self._rounded.pop(first.data_ptr(), None)
+        finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
+        named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
+        call = shape_of(function).base, first.dtype, finite, *rounded, frozenset(named)
+        mean = float(first.detach().abs().mean(dtype=torch.float64)) if finite and first.numel() else 0.0
+        self.calls.append(Computed(*call, call_site(self._until), self._layer(), first.numel(), mean))
         return result
+
+    def moved(self, tensor: torch.Tensor, like: torch.Tensor) -> None:
+        """See :class:`LooksOn`."""
+        self._pass_on(tensor, [like])
+
+    def _pass_on(self, result: torch.Tensor, operands: Sequence[torch.Tensor]) -> None:
+        """Note what a movement or cast makes of rounded numbers, or rounds."""
+        rounded = next(filter(None, map(self._how_rounded, operands)), None)
+        if result.dtype in HALVES and operands and operands[0].dtype not in HALVES and _rounds(operands[0], result):
+            rounded = result.dtype, ""
+        if rounded is not None:
+            self._rounded[result.data_ptr()] = (result, *rounded)
+
+    def _how_rounded(self, tensor: torch.Tensor) -> tuple[torch.dtype, str] | None:
+        """To which dtype of 16 bits a tensor's numbers were rounded, and which table they were."""
+        if tensor.dtype in HALVES and (table := self._tables.get(tensor.data_ptr())):
+            return tensor.dtype, table
+        known = self._rounded.get(tensor.data_ptr())
+        return None if known is None or known[0].dtype is not tensor.dtype else known[1:]
 
 
 _NEAR = 2.0**-5  # how far rounding in 16 bits moves the mean of absolute values, as a share
@@ -101,8 +126,13 @@ def _is_infinite(argument: Any) -> bool:
     return isinstance(argument, float) and not math.isfinite(argument)
 
 
-def dtype_or_overflow(original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool) -> Mistake | None:
+def dtype_or_overflow(
+    original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool
+) -> tuple[Mistake | None, str]:
     """The first call that one program alone computes in 16 bits, or in which one alone makes an infinity or NaN.
+
+    A table that the conversion to 16 bits rounds in the port alone is a mistake, too; in the original alone it is none of the
+    port's: then what to say of it comes second.
 
     Args:
         original, port: both programs.
@@ -110,25 +140,49 @@ def dtype_or_overflow(original: ModelSide, port: ModelSide, layers: Mapping[str,
         overflows: whether results are so far apart that an infinity may be the cause; else it has no effect.
     """
     there, here = map(_calls, (original, port))
-    return _in_halves(there, here, layers, port.dtype()) or (_not_finite(there, here) if overflows else None)
+    pairs = _of_equal_number(there, here)
+    mistake = _in_halves(there, here, pairs, layers, port.dtype()) or (_not_finite(there, here) if overflows else None)
+    wide = {id(call) for pair in pairs for call, other in (pair, pair[::-1]) if other.dtype not in HALVES}
+    coarse, own = (
+        [call for call in calls if call.table and (call.dtype not in HALVES or id(call) in wide)] for calls in (there, here)
+    )
+    if mistake is not None or bool(coarse) is bool(own):
+        return mistake, ""
+    if own:
+        return _rounded_table(own), ""
+    site = coarse[0].site
+    return None, tr(
+        "{dtype} rounds the original's {table} before {line}; the port's numbers are rounded later, if at all",
+        dtype=dtype_of(coarse[0].rounded),
+        table=coarse[0].table,
+        line=at_line(Path(site.file).name, site.line),
+    )
+
+
+Pairs = list[tuple[Computed, Computed]]  # of the original, and of the port
 
 
 def _calls(side: ModelSide) -> list[Computed]:
-    capture = side.run_forward(Precisions).capture
+    capture = side.run_forward(functools.partial(Precisions, tables=side.unrounded)).capture
     assert isinstance(capture, Precisions)
     return capture.calls
 
 
-def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[str, str], port_dtype: str) -> Mistake | None:
-    """Of ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port."""
-    pairs = _of_equal_number(original, port)
+def _in_halves(
+    original: list[Computed], port: list[Computed], pairs: Pairs, layers: Mapping[str, str], dtype: str
+) -> Mistake | None:
+    """Of ops that both call equally often, or that stand in one order in a layer of both and are narrower in the port.
+
+    But for calls of a rounded table, which the other program may read elsewhere. ``dtype``: of the port's parameters.
+    """
+    pairs = [pair for pair in pairs if not any(call.table for call in pair)]
     apart = [pair for pair in pairs if pair[0].dtype is not pair[1].dtype and {pair[0].dtype, pair[1].dtype} & HALVES]
     # A call in 16 bits reads 16 bits, whatever rounded them.
     reads = [pair for pair in pairs if pair[0].rounded is not pair[1].rounded and not {call.dtype for call in pair} & HALVES]
     if reads and min([*apart, *reads], key=lambda pair: port.index(pair[1])) not in apart:
         return _rounded_operands(*min(reads, key=lambda pair: port.index(pair[1])), of=len(reads))
     if not apart:
-        pairs = _in_order(original, port, layers)
+        pairs = [pair for pair in _in_order(original, port, layers) if not pair[1].table]
         apart = [(expected, actual) for expected, actual in pairs if expected.dtype not in HALVES and actual.dtype in HALVES]
     if not apart:
         return None
@@ -140,9 +194,22 @@ def _in_halves(original: list[Computed], port: list[Computed], layers: Mapping[s
         expected=dtype_of(expected.dtype),
         apart=len(apart),
         calls=many(len(pairs), "call"),
-        advice=_listed(actual, expected.dtype) or _advice(expected.dtype, port_dtype),
+        advice=_listed(actual, expected.dtype) or _advice(expected.dtype, dtype),
     )
     return Mistake(Cause.DTYPE, text, expected.place(), actual.place(), (actual.layer,))
+
+
+def _rounded_table(calls: Sequence[Computed]) -> Mistake:
+    """Of calls that compute with a table that the conversion has rounded in the port alone."""
+    text = tr(
+        "{dtype} rounds {table} before {name}, and not the original's ({calls}; a conversion rounds all tensors that layers hold: "
+        "compute it in the forward, in float32)",
+        dtype=dtype_of(calls[0].rounded),
+        table=calls[0].table,
+        name=calls[0].name,
+        calls=many(len(calls), "call"),
+    )
+    return Mistake(Cause.DTYPE, text, None, calls[0].place(), (calls[0].layer,))
 
 
 def _rounded_operands(original: Computed, port: Computed, *, of: int) -> Mistake:
@@ -169,10 +236,10 @@ def _listed(call: Computed, wanted: torch.dtype | None) -> str:
     return tr("take {names} off {list}", names=joined(", ", map(repr, names)), list=listed)
 
 
-def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> list[tuple[Computed, Computed]]:
+def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[str, str]) -> Pairs:
     """Calls of one kind that stand in one order in layers that belong together."""
     by_layer = [_grouped(calls, lambda call: call.layer) for calls in (original, port)]
-    pairs: list[tuple[Computed, Computed]] = []
+    pairs: Pairs = []
     for layer, calls in by_layer[0].items():
         others = by_layer[1].get(layers.get(layer, layer), [])
         kinds, opposite = ([kind_of(call.name) for call in side] for side in (calls, others))
@@ -181,7 +248,7 @@ def _in_order(original: list[Computed], port: list[Computed], layers: Mapping[st
     return pairs
 
 
-def _of_equal_number(original: list[Computed], port: list[Computed]) -> list[tuple[Computed, Computed]]:
+def _of_equal_number(original: list[Computed], port: list[Computed]) -> Pairs:
     """Calls of the kinds that both call equally often."""
     by_kind = [_grouped(calls, lambda call: kind_of(call.name)) for calls in (original, port)]
     counted = [(calls, by_kind[1][kind]) for kind, calls in by_kind[0].items() if len(calls) == len(by_kind[1][kind])]

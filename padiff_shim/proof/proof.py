@@ -94,11 +94,7 @@ class ProofAnswer(Presented):
 
     def brief(self) -> Iterator[str]:
         """The answer without its verdict, for a headline: a mistake without folder and layer, then its cause and what to write."""
-        wide = next((name for name, apart in self.differences.items() if name not in ("native", "shim") and apart is not None), "")
         if not self.mistakes:
-            if self.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING and wide:
-                apart = self.differences[wide]
-                yield tr("same mathematics; in {dtype} both differ by {apart:.2g}, which is rounding", dtype=wide, apart=apart)
             clause = re.split("[;；]", str(self.reason))[0]
             yield from (clause, _without_brackets(clause), re.split("[:：]", clause)[0], _without_brackets(clause))
             return

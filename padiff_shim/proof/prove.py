@@ -17,7 +17,7 @@ from ..frameworks.copies import duplicate
 from ..interrupts import let_pass
 from ..measure.difference import Comparator
 from ..progress import Waiting
-from ..text import listed, marked, tr, with_fields
+from ..text import joined, listed, marked, tr, with_fields
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
 from ..weights.reading import read_both
@@ -31,6 +31,7 @@ from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
 from .graph_ends import ends_before_inputs, mending_ends, trained_otherwise, with_graphs_ended
+from .held_values import rounded_tables
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
 from .preconditions import (
@@ -278,6 +279,9 @@ class Question:
         trees = read_both(original.model, port.model)
         mapping = self._mapping(original, port, trees, used)
         mapping = replace(mapping, pairs=[pair for pair in mapping if pair.paddle not in own]) if own else mapping
+        if self.dtype is not None:
+            original.unrounded = rounded_tables(original, self.module, mapping)
+            port.unrounded = rounded_tables(port, self.layer, mapping)
         if filled:
             fill([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
         began = drawn_differently(original, port, mapping) if self.phase != "forward" else []
@@ -527,8 +531,12 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         *with_graphs_ended(mistakes(differences_left, port.layers), original, port, mapping, located.parts),
     ]
     plain = differing.shapes or differing.missing or located.unexplained
-    agreed = not proof.mistakes and located.over and not plain
-    if agreed and (at_work := precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)) is not None:
+    at_work, rounded = (
+        precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)
+        if located.over and not (proof.mistakes or plain)
+        else (None, "")
+    )
+    if at_work is not None:
         proof.mistakes = [at_work]
         plain = tr("both agree in {wider}, but not at the models' dtype ({first})", wider=original.wider, first=differing.first)
     plain = plain or differing.dtypes
@@ -537,7 +545,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     )
     if not proof.mistakes and located.over and not plain:
         proof.verdict = ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
-        proof.reason = _within_rounding(located, differing.first, original.wider)
+        proof.reason = joined("; ", filter(None, (rounded, _within_rounding(located, differing.first, original.wider))))
         return proof
     _explained(proof, over=located.over, plain=plain, differing=differing.first)
     return proof

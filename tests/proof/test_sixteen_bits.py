@@ -334,6 +334,76 @@ def test_models_of_two_dtypes():
     assert "bfloat16, the original's float32" in proof.reason
 
 
+# Tables that constructors make: a conversion to 16 bits rounds those that layers hold, in Paddle plain attributes, too
+
+
+def rotated(module, base=10000.0):
+    """A model of either framework that turns its hidden states by the sines of a table, which its layer holds in some way."""
+    torchs = module is torch
+    layer = torch.nn.Module if torchs else paddle.nn.Layer
+
+    class Rotated(layer):
+        def __init__(self, holds):
+            super().__init__()
+            self.holds = holds
+            self.a, self.b = (torch.nn.Linear(16, 16) if torchs else paddle.nn.Linear(16, 16) for _ in range(2))
+            made = self.frequencies() if "frequencies" in holds else self.angles(self.frequencies()).cos()
+            if "buffer" in holds:
+                self.register_buffer("table", made, **{"persistent" if torchs else "persistable": False})
+            elif holds != "nothing":
+                self.table = made
+
+        def frequencies(self):
+            return base ** -(module.arange(0, 16, 2, dtype=module.float32) / 16)
+
+        def angles(self, frequencies):
+            whole = module.concat([frequencies, frequencies], -1)
+            return module.arange(9, 14, dtype=module.float32).unsqueeze(-1) * cast(whole, module.float32)
+
+        def forward(self, x):
+            table = self.frequencies() if self.holds == "nothing" else self.table
+            cosines = table if "cosines" in self.holds else self.angles(table).cos()
+            return self.b(module.tanh(self.a(x)) * cast(cosines, x.dtype))
+
+    def cast(tensor, dtype):
+        return tensor.to(dtype) if torchs else tensor.astype(dtype)
+
+    return Rotated
+
+
+RIGHT, ROUNDED = ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
+
+
+@pytest.mark.parametrize("dtype", BFLOAT16)
+@pytest.mark.parametrize(
+    ("port", "original", "verdict"),
+    [
+        ("frequencies in a buffer", "frequencies in a buffer", RIGHT),
+        ("cosines", "frequencies", RIGHT),
+        ("cosines in a buffer", "nothing", RIGHT),
+        ("cosines", "frequencies in a buffer", ROUNDED),
+        ("nothing", "frequencies in a buffer", ROUNDED),
+        ("frequencies", "frequencies", ProofVerdict.CODE_DIFFERS),
+        ("frequencies in a buffer", "cosines in a buffer", ProofVerdict.CODE_DIFFERS),
+    ],
+)
+def test_a_table_is_rounded_on_one_side(port, original, verdict, dtype):
+    """The code is right: what is told is the cast, at the line that computes with rounded numbers."""
+    torch.manual_seed(0)
+    proof = prove(rotated(paddle)(port), rotated(torch)(original), X, dtype=dtype)
+    assert proof.verdict is verdict, str(proof)
+    assert (dtype in proof.answer and "table" in proof.answer) is (verdict is not RIGHT), str(proof)
+    assert [(mistake.cause, "unsqueeze(-1) *" in mistake.paddle.source) for mistake in proof.mistakes] == (
+        [(Cause.DTYPE, True)] * (verdict is ProofVerdict.CODE_DIFFERS)
+    ), str(proof)
+
+
+@pytest.mark.parametrize(("port", "original"), [("cosines", "frequencies in a buffer"), ("frequencies", "cosines")])
+def test_another_base_is_no_rounding(port, original):
+    proof = prove(rotated(paddle, 10500.0)(port), rotated(torch)(original), X, dtype="bfloat16")
+    assert Cause.DTYPE not in {mistake.cause for mistake in proof.mistakes} != set(), str(proof)
+
+
 class GatedExperts(torch.nn.Module):
     """Gated experts in bfloat16, whose results are multiplied by routing weights in float32, one after the other."""
 
