@@ -81,11 +81,11 @@ class Precisions(Onlooker):
         if is_passive(function):
             self._pass_on(first, operands)
             return result
-        rounded = next(filter(None, map(self._how_rounded, operands)), (None, ""))
+        rounded, table = next(filter(None, map(self._how_rounded, operands)), (None, ""))
         self._rounded.pop(first.data_ptr(), None)
         finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
         named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
-        call = shape_of(function).base, first.dtype, finite, *rounded, frozenset(named)
+        call = shape_of(function).base, first.dtype, finite, rounded, table, frozenset(named)
         mean = float(first.detach().abs().mean(dtype=torch.float64)) if finite and first.numel() else 0.0
         self.calls.append(Computed(*call, call_site(self._until), self._layer(), first.numel(), mean))
         return result
