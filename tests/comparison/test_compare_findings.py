@@ -1,6 +1,5 @@
 """What compare mode says of Paddle 3.3.1 itself: the real defects by name, and the users' suspects found innocent."""
 
-import numpy as np
 import paddle
 import pytest
 from encoder import randn
@@ -24,16 +23,6 @@ def compared(program):
     return run
 
 
-@pytest.mark.parametrize("reduce", [paddle.sum, paddle.mean])
-def test_sums_over_an_axis_are_sequential(reduce):
-    x = paddle.full([4, 65536], 0.1)
-    run = compared(lambda: reduce(x, axis=1))
-    (call,) = run.calls
-    assert (call.verdict, call.side) == (Verdict.LOW_ACCURACY, Side.PADDLE)
-    assert call.quirk == "sequential sum"
-    assert call.stats["torch"]["prob"] < 1 < call.stats["paddle"]["prob"]
-
-
 def test_layer_norm_rounds_epsilon_to_float32_in_float64():
     x = randn(16, 64, dtype="float64")
     run = compared(lambda: F.layer_norm(x, [64], epsilon=1e-5).square().sum().backward())
@@ -44,23 +33,6 @@ def test_layer_norm_rounds_epsilon_to_float32_in_float64():
         assert call.verdict in (Verdict.PRECISION_MODE, Verdict.SEMANTICS)
         assert call.hypothesis.startswith("epsilon->float32")
         assert call.quirk == "epsilon in float32"
-
-
-def test_logsumexp_of_infinities():
-    x = paddle.to_tensor([[-np.inf, -np.inf], [np.inf, 0.0], [1.0, 2.0]])
-    (call,) = compared(lambda: paddle.logsumexp(x, axis=1)).calls
-    assert (call.verdict, call.side) == (Verdict.NONFINITE, Side.PADDLE)
-    assert call.quirk is not None
-
-
-def test_the_gradient_of_a_layer_norm_with_frozen_scale():
-    x, scale = randn(8, 16), paddle.full([16], 3.0)
-    run = compared(lambda: F.layer_norm(x, [16], weight=scale).square().sum().backward())
-    (gradient,) = run.calls.filter(op="layer_norm", phase="backward")
-    assert gradient.tensor == "grad:x"
-    assert gradient.side == Side.PADDLE
-    assert gradient.verdict.severity >= Verdict.SEMANTICS.severity
-    assert gradient.quirk == "scale lost in the gradient"
 
 
 @pytest.mark.parametrize("order", ["as it is", "backwards"])

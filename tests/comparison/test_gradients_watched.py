@@ -91,44 +91,6 @@ def test_any_sequence_of_backward_calls(name, steps):
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def test_a_second_partial_backward_is_judged_on_its_own_gradient():
-    x, w, b = leaves()
-    with padiff_shim.compare("torch") as run:
-        y = F.linear(x, w, b)
-        paddle.grad(y.sum(), x, retain_graph=True)
-        (got,) = paddle.grad((y * 3).sum(), b)
-    np.testing.assert_array_equal(got.numpy(), np.full(4, 9.0, "float32"))
-    assert {call.verdict for call in run.calls.filter(op="linear", phase="backward")} <= {Verdict.EQUAL, Verdict.ROUNDING}
-
-
-def test_a_gradient_penalty_has_the_right_bias_gradient():
-    paddle.seed(0)
-    net = paddle.nn.Sequential(paddle.nn.Linear(3, 5), paddle.nn.Tanh(), paddle.nn.Linear(5, 1))
-    x = randn(4, 3)
-    with padiff_shim.compare("torch") as run:
-        (g,) = paddle.grad(net(x).sum(), x, create_graph=True)
-        (g**2).sum().backward()
-    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
-
-
-@pytest.mark.parametrize("carry", ["native", "torch"])
-def test_accumulated_gradients_of_two_losses(carry):
-    def program():
-        net, x = model(1), randn(5, 16)
-        y = net(x)
-        y.sum().backward(retain_graph=True)
-        (y * y).sum().backward()
-        net(x).sum().backward()
-        return [p.grad.numpy().copy() for p in net.parameters()]
-
-    native = program()
-    with padiff_shim.compare("torch", carry=carry) as run:
-        ours = program()
-    for result, other in zip(ours, native, strict=True):
-        np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-4)
-    assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
-
-
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_recompute_around_compared_calls(reentrant):
     from paddle.distributed.fleet.utils import recompute

@@ -117,43 +117,6 @@ def test_functions(name, dtype):
     assert sum(run.substituted.values()) == 1, run.substituted
 
 
-LAYERS = {
-    "Conv1D": (lambda n: n.Conv1D(4, 6, 3, padding=1), torch.nn.Conv1d(4, 6, 3, padding=1), "conv1d", (2, 4, 9)),
-    "Conv2D": (lambda n: n.Conv2D(4, 6, 3, stride=2), torch.nn.Conv2d(4, 6, 3, stride=2), "conv2d", (2, 4, 7, 6)),
-    "Conv2D, no bias": (lambda n: n.Conv2D(4, 6, 3, bias_attr=False), torch.nn.Conv2d(4, 6, 3, bias=False), "conv2d", (2, 4, 7, 6)),
-    "Conv2D, depthwise": (lambda n: n.Conv2D(4, 4, 3, groups=4), torch.nn.Conv2d(4, 4, 3, groups=4), "conv2d", (2, 4, 7, 6)),
-    "Conv3D": (lambda n: n.Conv3D(2, 4, 3), torch.nn.Conv3d(2, 4, 3), "conv3d", (1, 2, 4, 5, 4)),
-    "Conv3D, depthwise": (lambda n: n.Conv3D(2, 4, 3, groups=2), torch.nn.Conv3d(2, 4, 3, groups=2), "conv3d", (1, 2, 4, 5, 4)),
-    "Conv1DTranspose": (lambda n: n.Conv1DTranspose(4, 6, 3), torch.nn.ConvTranspose1d(4, 6, 3), "conv1d_transpose", (2, 4, 9)),
-    "Conv2DTranspose": (
-        lambda n: n.Conv2DTranspose(4, 6, 3, 2, 1), torch.nn.ConvTranspose2d(4, 6, 3, 2, 1), "conv2d_transpose", (2, 4, 3, 4),
-    ),
-    "Conv3DTranspose": (
-        lambda n: n.Conv3DTranspose(2, 4, 3), torch.nn.ConvTranspose3d(2, 4, 3), "conv3d_transpose", (1, 2, 2, 3, 2),
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_layers_reach_one_function_with_their_bias(name):
-    make, theirs, op, shape = LAYERS[name]
-    ours = make(paddle.nn)
-    for result, other in zip(ours.parameters(), theirs.parameters()):
-        result.set_value(other.detach().numpy())
-    (value,) = arrays(shape)
-    x, t = paddle.to_tensor(value, stop_gradient=False), torch.tensor(value, requires_grad=True)
-    theirs.zero_grad()
-    with padiff_shim.reference("torch", ops=op, strict=True) as run:
-        out = ours(x)
-        out.backward(paddle.ones_like(out))
-    expected = theirs(t)
-    expected.backward(torch.ones_like(expected))
-    assert same(out.detach(), expected)
-    assert same(x.grad, t.grad)
-    assert all(same(leaf.grad, other.grad) for leaf, other in zip(ours.parameters(), theirs.parameters()))
-    assert run.substituted == {op: 1}
-
-
 def test_what_torch_does_not_take_stays_native():
     x, w, bias = (paddle.to_tensor(value) for value in arrays(X, W, (1,)))
     expected = F.conv2d(x, w, bias)  # a bias that is broadcast

@@ -118,19 +118,3 @@ def test_steps_stay_flat(name):
         for _ in range(STEPS):
             step()
         assert _graphs() - before < STEPS // 2
-
-
-def test_what_the_new_values_come_from_still_gets_its_gradient():
-    def program():
-        x = paddle.to_tensor([1.0, -2.0, 3.0], stop_gradient=False)
-        state = paddle.to_tensor([0.5, 0.5, 0.5], stop_gradient=False) * 1.0
-        before = state * 2.0
-        paddle.assign(paddle.tanh(x), state)
-        (before.sum() + (state * state).sum()).backward()
-        return x.grad.numpy(), state.numpy()
-
-    native = program()
-    with padiff_shim.reference("torch"):
-        ours = program()
-    for result, other in zip(native, ours):
-        assert abs(result - other).max() < 1e-6

@@ -106,26 +106,3 @@ def test_what_a_hook_must_not_return_is_named():
     kind, text = refused(lambda grad: grad.astype("float64"))
     assert kind == "RuntimeError"
     assert text.startswith("(PermissionDenied) The dtype of tensor before(float32) and after(float64) hook are not consistent")
-
-
-def test_what_a_hook_on_the_result_of_a_pylayer_returns_is_ignored_as_natively():
-    class Twice(paddle.autograd.PyLayer):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2.0
-
-        @staticmethod
-        def backward(ctx, grad):
-            return grad * 2.0
-
-    def step():
-        x, seen = paddle.ones([2]), []
-        x.stop_gradient = False
-        y = Twice.apply(x)
-        y.register_hook(lambda grad: seen.append(grad.tolist()) or grad * 10.0)
-        (y * 3.0).sum().backward()
-        return x.grad.tolist(), seen
-
-    native = step()
-    with padiff_shim.reference("torch"):
-        assert step() == native
