@@ -540,6 +540,81 @@ def test_one_product_with_several_weights(tmp_path, body, written, rules):
     assert behind.identical, str(behind)
 
 
+TWO_WIDTHS = """
+import paddle
+import paddle.nn as nn
+import paddle.nn.functional as F
+
+
+class Attention(nn.Layer):
+    def __init__(self, width):
+        super().__init__()
+        self.q, self.kv = nn.Linear(width, width), nn.Linear(width, 2 * width)
+
+    def forward(self, x):
+        q, (k, v) = self.q(x), self.kv(x).chunk(2, -1)
+        return F.softmax(paddle.matmul(q, k, transpose_y=True), -1) @ v
+
+
+class Port(nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.first, self.up, self.second = Attention(16), nn.Linear(16, 32), Attention(32)
+
+    def forward(self, x):
+{body}
+"""
+
+
+class Attention(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.q, self.k, self.v = (torch.nn.Linear(width, width) for _ in range(3))
+
+    def forward(self, x):
+        return torch.softmax(self.q(x) @ self.k(x).transpose(-1, -2), -1) @ self.v(x)
+
+
+class TwoWidths(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.up, self.second = Attention(16), torch.nn.Linear(16, 32), Attention(32)
+
+    def forward(self, x):
+        return self.second(self.up(self.first(x[:32].reshape(2, 24, 16))))
+
+
+def test_one_product_in_layers_of_two_widths_is_one_change(tmp_path):
+    (answer,) = ask(tmp_path, "return self.second(self.up(self.first(x[:32].reshape([2, 24, 16]))))", TwoWidths, TWO_WIDTHS, times=1)
+    (origin,) = (origin for origin in answer.origins if origin.cause == GROUPING)
+    assert origin.paddle.line == 13
+    assert origin.patch is not None, str(answer)
+
+
+class Routed(Net):
+    def forward(self, x):
+        chosen = torch.nn.functional.one_hot(torch.topk(x[:, :4], 2, -1)[1], 4).permute(2, 1, 0)
+        out = torch.zeros_like(x)
+        for expert in (0, 1):
+            rows = torch.where(chosen[expert])[1]
+            out = out.index_add(0, rows, self.down(torch.tanh(self.up(x[rows]))))
+        return out
+
+
+def test_rows_that_are_taken_in_another_order(tmp_path):
+    body = (
+        "chosen = F.one_hot(paddle.topk(x[:, :4], 2, -1)[1], 4).transpose([2, 0, 1])\n"
+        "out = paddle.zeros_like(x)\n"
+        "for expert in (0, 1):\n"
+        "    rows = paddle.where(chosen[expert])[0].flatten()\n"
+        "    out = paddle.index_add(out, rows, 0, self.down(paddle.tanh(self.up(x[rows]))))\n"
+        "return out"
+    )
+    (answer,) = ask(tmp_path, body, Routed, times=1)
+    assert answer.origins
+    assert {(origin.cause, origin.differs, origin.paddle.line) for origin in answer.origins} == {(GROUPING, "gradient", 39)}
+
+
 SEVERAL = ONE_PRODUCT.replace(
     "self.qkv_proj, self.o_proj = nn.Linear(24, 48, bias_attr=None), nn.Linear(24, 24)",
     ("self.q_proj, self.k_proj, self.v_proj, self.o_proj = (nn.Linear(24, width) for width in (24, 12, 12, 24))"),

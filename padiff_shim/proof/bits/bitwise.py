@@ -261,7 +261,7 @@ def _place(calls: Sequence[TraceCall], moved: Sequence[TraceCall]) -> ProgramPla
     if not calls:
         return None
     last = next((call for call in (*reversed(moved), *reversed(calls)) if not is_library(call.site.file)), calls[-1])
-    own = [call for call in calls if call.backward is last.backward]
+    own = [call for call in calls if call.backward is last.backward] or [last]
     ops = [call.name for call in own]
     names = ", ".join(ops if len(ops) <= MOST_CALLS else dict.fromkeys(ops))
     return ProgramPlace.at(

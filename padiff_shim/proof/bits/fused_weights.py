@@ -70,6 +70,8 @@ class FusedRows(NamedTuple):
     def part(self, name: str, place: int, *, matrix: bool) -> str:
         """A weight's part of a name, as Paddle's matrix [in, out] or as a bias."""
         rows = f"{self.starts[place]}:{self.stops[place]}"
+        if self.groups == 1 and self.stops[0] * len(self.stops) == self.rows and not self.rows % len(self.stops):
+            return f"{name}.chunk({len(self.stops)}, -1)[{place}]"  # of any width, since layers of one line may have several
         if self.groups == 1:
             return f"{name}[:, {rows}]" if matrix else f"{name}[{rows}]"
         groups = f"{name}.reshape([{'0, ' if matrix else ''}{self.groups}, {self.rows}])"

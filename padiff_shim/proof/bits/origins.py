@@ -28,6 +28,7 @@ _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 _ADDING = frozenset({"scatter_add", "index_put", "_index_put_impl", "index_add", "embedding_dense_backward", "sum"})
 GRADIENT_OF = "gradient of "  # begins the label of a gradient that an optimizer's step reads
 _NEAR = 1e-6  # of the largest element: two values that belong together are this near in float64
+_NEAR_ROWS = 1e-4  # the same of two rows in the models' own dtype
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,10 @@ class OriginGroup:
 
     @property
     def moved(self) -> tuple[list[TraceCall], list[TraceCall]]:
-        """Of a backward that makes equal calls in another order: the calls of both that stand elsewhere; nothing of any other."""
+        """Of a backward that makes equal calls in another order: the calls of both that stand elsewhere; of a product that sums
+        over the same rows in another order: those that say which rows are taken; nothing of any other."""
+        if _of_other_rows(self.port[-1], self.original[-1]):
+            return _taking_rows(self.port[-1]), _taking_rows(self.original[-1])
         port, original = ([call.name for call in calls] for calls in (self.port, self.original))
         if not self.backward or port == original or sorted(port) != sorted(original):
             return [], []
@@ -303,6 +307,34 @@ def _steps(tensor: torch.Tensor) -> list[int]:
     return [stride for stride, length in zip(tensor.stride(), tensor.shape) if length > 1]
 
 
+def _of_other_rows(port: TraceCall, original: TraceCall) -> bool:
+    """Whether both are a product that sums over the same rows in another order."""
+    if not port.name == original.name == "mm":
+        return False
+    sides = [[operand.tensor.detach().double() for operand in call.operands] for call in (port, original)]
+    rows, others = (torch.cat([left.T, right], 1) for left, right in sides)
+    if rows.shape != others.shape or not rows.numel():
+        return False
+    weights, apart = torch.linspace(1, 2, rows.shape[1], dtype=rows.dtype), _NEAR_ROWS * float(rows.abs().max())
+    in_order = [side[(side @ weights).argsort()] for side in (rows, others)]
+    return torch.allclose(*in_order, 0.0, apart) and not torch.allclose(rows, others, 0.0, apart)
+
+
+def _taking_rows(product: TraceCall) -> list[TraceCall]:
+    """The call that makes the numbers of the rows that a product reads; that which takes them, where these were there before."""
+    waiting, seen = [operand.value for operand in product.operands], set[TraceCall]()
+    for value in waiting:
+        maker = value.node
+        if maker is None or maker in seen:
+            continue
+        seen.add(maker)
+        numbers = [operand.value.node for operand in maker.operands if not operand.tensor.is_floating_point()]
+        if numbers and not maker.backward:
+            return [numbers[0] or maker]
+        waiting += [operand.value for operand in maker.operands]
+    return []
+
+
 def layouts(calls: Sequence[TraceCall]) -> tuple[OperandLayout, ...]:
     """The operands of the first calls of a group."""
     inside = {value for call in calls for value in call.values}
@@ -323,7 +355,7 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     """Cause, name and reason of an origin that is no formulation of the library."""
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
-    special = _of_training(port, original) or (_of_table(group) if group.of_table else None)
+    special = _of_training(port, original) or _of_rows(port[-1], original[-1]) or (_of_table(group) if group.of_table else None)
     if special is not None:
         return special
     moved = {call.name for calls in group.moved for call in calls}
@@ -351,6 +383,12 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
     cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
     return cause, written, why
+
+
+def _of_rows(port: TraceCall, original: TraceCall) -> tuple[str, str, str] | None:
+    """The same of a product that sums over the same rows in another order; None of anything else."""
+    why = tr("it sums over the rows in the order in which they are taken, and they are taken in another one")
+    return (GROUPING, tr("order of the rows of {op}", op=port.name), why) if _of_other_rows(port, original) else None
 
 
 def _of_table(group: OriginGroup) -> tuple[str, str, str]:

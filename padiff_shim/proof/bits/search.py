@@ -135,7 +135,8 @@ class OriginSearch:
         for product in fused_products(
             self._mapping, parameters, self.followed.recorder, self.places, (self.original, self.natural)
         ):
-            origin = Origin(product.groups, product.times, ends=product.weights)
+            known = next((change.formulation for change in product.changes), None)
+            origin = Origin(product.groups, product.times, ends=product.weights, formulation=known)
             origin.change = next((change for change in product.changes if self._left(change, origin) == {}), None)
             if isinstance(origin.change, Change):
                 origin.times = [set(candidate.calls) for candidate in origin.change.candidates]
@@ -206,7 +207,7 @@ class OriginSearch:
             )
             origin.groups += groups
             origin.times.append(numbers)
-        return self._joined(list(origins.values())) if self.steps else list(origins.values())
+        return self._joined(list(origins.values()))
 
     def _joined(self, origins: list[Origin]) -> list[Origin]:
         """Origins without those whose calls are a part of another's: of a weight for which other values are equal by chance."""
@@ -275,7 +276,7 @@ class OriginSearch:
             held = (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls))
             # Equal calls are no other spelling: their operands lie otherwise, or have other dtypes.
             unspelled = all(group.is_of_equal_calls or group.of_table for group in origin.groups)
-            origin.formulation = None if unspelled else next(held, None)
+            origin.formulation = origin.formulation or (None if unspelled else next(held, None))
         self._try_layouts()
         self._try_all(groups)
         if self._settle():
@@ -306,7 +307,8 @@ class OriginSearch:
         translated: dict[int, list[list[Candidate]]] = {}
         for origin in left:
             made = [
-                (numbers, self._said(origin, self._translator.candidate, origin.at(numbers), numbers)) for numbers in origin.times
+                (numbers, self._said(origin, self._translator.candidate, groups, numbers) if groups else None)
+                for numbers, groups in [(numbers, origin.at(numbers)) for numbers in origin.times]
             ]
             joined = [(each, joined_products(self.calls, numbers)) for numbers, each in made]
             translated[id(origin)] = [[*([] if each is None else [each]), *products] for each, products in joined]
@@ -320,14 +322,13 @@ class OriginSearch:
 
     def _settle(self) -> bool:
         """Have all changes in the runs to come, wherever their lines run, if there are origins that may be mended behind them."""
-        changed = [origin for origin in self.origins if isinstance(origin.change, Change)]
-        if self.steps or not changed or all(origin.change is not None for origin in self.origins):
-            return False
         before = [origin.change for origin in self.origins]
-        for origin in changed:
-            change = origin.change
-            assert isinstance(change, Change)
-            origin.change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
+        if self.steps or not any(before) or all(before):
+            return False
+        for origin in self.origins:
+            if isinstance(origin.change, Change):
+                change = origin.change
+                origin.change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
         self._settled = [origin.change for origin in self.origins if origin.change is not None]
         ran = self._with(self._settled)
         if ran is None or not ran.ends <= self.base_ends or not ran.capture.differing.keys() <= self._base.capture.differing.keys():
