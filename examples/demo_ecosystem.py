@@ -197,9 +197,17 @@ def afterwards(answer: dict[str, Any]) -> str:
 
 def left_over(answer: dict[str, Any]) -> str:
     """The origins without lines to write, and why there are none."""
-    known = {True: "the change is no line of this file", False: "no change known"}
-    lines = dict.fromkeys(f"`{origin['where']}` ({known[bool(origin['change'])]})" for origin in answer["origins"])
+    lines = dict.fromkeys(f"`{origin['where']}` ({why_left(origin)})" for origin in answer["origins"])
     return "; ".join([*lines, *(cell(note) for note in answer["notes"][:1])]) or "no line found"
+
+
+def why_left(origin: dict[str, Any]) -> str:
+    """Why there are no lines for an origin."""
+    if not origin["change"]:
+        return "no change known"
+    if "table that was there before" in origin["what"]:
+        return "reads a table that the constructors make by other means, of too many numbers for a line"
+    return "the change is no line of this file"
 
 
 def cell(words: str) -> str:
@@ -251,7 +259,7 @@ memory. {written} changes are lines to write; a copy of the library with these i
 - **Origins**: lines of the port that make other bits of equal operands, forward and backward
   ([`prove --bits`](prove.md#bits)). **Changes**: for how many one is known, and how many of these are lines to write.
 - **Equal afterwards**: results and gradients that are the original's bit for bit with the lines written into a copy of the library,
-  and what is left.
+  and what is left. **Seconds**: on a machine that did other work beside it.
 
 """
 
