@@ -69,9 +69,6 @@ class RunOutcome:
         return self.capture.trace
 
 
-# ---- Two arrays, in words.
-
-
 def difference_text(array: Array, other: Array) -> str:
     """How two arrays differ, in words."""
     if array.shape != other.shape:
@@ -552,9 +549,6 @@ class Noise(LooksOn):
                 if _unit(tensor) == self._unit:  # not the counters of steps
                     self._touch(tensor)
         return result
-
-
-# ---- Whether two programs agree in a wider dtype.
 
 
 STEEP = 20 / 52  # of a dtype's digits: an error travels so far only past a tie, a step or a singular point

@@ -343,8 +343,6 @@ def source_of_value(value: Value) -> ValueSource | None:
     return ValueSource(call.file, node, name)
 
 
-# ---- Where a class makes what its layers hold.
-
 _REGISTERING = ("register_buffer", "create_parameter", "add_parameter")
 
 

@@ -409,9 +409,6 @@ def _usual(named: tuple[str, Model]) -> bool:
     )
 
 
-# ---- A program.
-
-
 Capturing = Callable[[dict[int, str], Callable[[], str], CodeType], Onlooker]
 
 

@@ -255,8 +255,6 @@ def optimizer_replay(
     return None
 
 
-# ---- Whole steps of a training, of the original and of the port: what differs first, at which step, and why.
-
 WEIGHTS = "weights"
 
 

@@ -57,8 +57,6 @@ def same_in_paddle(settings: Settings) -> OptimizerCall | None:
     return OptimizerCall(name, {"learning_rate": settings["lr"], **options, "weight_decay": float(settings["weight_decay"])})
 
 
-# ---- What makes both models' optimizers, and what each of their steps shows.
-
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 States = dict[str, dict[str, np.ndarray[Any, Any]]]  # what optimizers keep: name of the state -> by the parameters' names
 _ACCEPTED = marked(

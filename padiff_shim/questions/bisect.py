@@ -34,8 +34,6 @@ from ..table.reasons import FILTERED, StayNative
 from ..text import code_line, joined, listed, many, marked, tr
 from ..trees import as_array, leaves
 
-# ---- Delta debugging.
-
 Item = TypeVar("Item")
 
 
@@ -67,9 +65,6 @@ def ddmin(items: Sequence[Item], does: Callable[[Sequence[Item]], bool]) -> list
         else:
             break
     return left
-
-
-# ---- Whether a program's result is bad.
 
 
 def question(target: Any, atol: float, rtol: float) -> Callable[[Any], bool]:

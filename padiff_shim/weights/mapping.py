@@ -20,7 +20,7 @@ from ..present.result import Presented
 from ..text import from_log, joined, many, shown, tr
 from .pairing import Choice, Pair
 from .reading import sides_of, synchronise
-from .tree import OTHER, Slot, Weight, WeightSide, grouped, own_layout
+from .tree import OTHER, Slot, Weight, grouped, own_layout
 
 Array = np.ndarray[Any, Any]
 
@@ -101,29 +101,6 @@ class WeightCheck(Presented):
         return Document(
             self.answer, [Items([ListItem(str(each), "", "bad") for each in self.differences])], "good" if self else "bad"
         )
-
-
-def check(mapping: Mapping, torch_side: WeightSide, paddle_side: WeightSide) -> WeightCheck:
-    """Compare the values of every pair.
-
-    Raises:
-        ArgumentError: the models are not those of the mapping.
-    """
-    synchronise()
-    result = WeightCheck()
-    unequal = []
-    for pair in mapping.pairs:
-        if pair.torch_slot.weight is None or pair.paddle_slot.weight is None:
-            continue
-        torch_values, paddle_values = pair.values(torch_side), pair.values(paddle_side)
-        result.compared += 1
-        if not same_tensor_bits(torch_values, paddle_values):
-            unequal.append((pair, torch_values, paddle_values))
-    candidates = [(pair.paddle, paddle_values) for pair, _, paddle_values in unequal]
-    result.differences = [
-        _difference(pair, torch_values, paddle_values, candidates) for pair, torch_values, paddle_values in unequal
-    ]
-    return result
 
 
 def _difference(
@@ -291,7 +268,13 @@ class Mapping(Presented):
         Raises:
             ArgumentError: the models have other weights.
         """
-        return check(self, *sides_of(src, dst))
+        torch_side, paddle_side = sides_of(src, dst)
+        synchronise()
+        whole = [pair for pair in self.pairs if pair.torch_slot.weight is not None and pair.paddle_slot.weight is not None]
+        rows = ((pair, pair.values(torch_side), pair.values(paddle_side)) for pair in whole)
+        unequal = [row for row in rows if not same_tensor_bits(*row[1:])]
+        candidates = [(pair.paddle, paddle_values) for pair, _, paddle_values in unequal]
+        return WeightCheck(len(whole), [_difference(*row, candidates) for row in unequal])
 
     def content(self) -> Document:
         """The pairs as a table, weights without a partner, and notes."""

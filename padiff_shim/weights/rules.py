@@ -359,9 +359,6 @@ def filled(pattern: str, values: tuple[str, ...], argument: str) -> str:
         ) from None
 
 
-# ---- What a function of the caller does to a weight.
-
-
 @dataclass(frozen=True, eq=False)
 class Moves:
     """A function of a weight whose result holds elements of its argument, none of them twice.
