@@ -216,7 +216,7 @@ class Pool:
                 if last == after or self._stopped.is_set():
                     break
                 worker, after = self._shown(report), last
-                if over or report.hopeless:
+                if over or report.row >= ALIKE:  # the last ones have ended alike: so would the rest
                     why = "its time was over" if over else f"{ALIKE} calls, one after the other, have ended alike"
                     self._left(worker, report, after, why)
                     break

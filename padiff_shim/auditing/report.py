@@ -64,11 +64,6 @@ class OpReport:
             self.warnings += [warning for warning in event["warnings"] if warning not in self.warnings]
         return bool(event["event"] == "done")
 
-    @property
-    def hopeless(self) -> bool:
-        """The last calls, one right after the other, have ended alike: so would the rest."""
-        return self.row >= ALIKE
-
     def died(self, case: str, how: str, *, at_once: bool = False) -> None:
         """The process that ran this case is gone; ``at_once``: it was its first one."""
         alike = at_once and bool(self.deaths) and self.deaths[-1]["how"] == how

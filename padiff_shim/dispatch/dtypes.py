@@ -52,7 +52,7 @@ class NativeAnswer(NamedTuple):
 
 
 # Operands of a call on both sides, the dtypes that autocast gives them, the op's arguments, and those of Paddle's call.
-_Call = tuple[CallOperands, Sequence[Any] | None, Sequence[Any], tuple[Any, ...], dict[str, Any]]
+BoundCall = tuple[CallOperands, Sequence[Any] | None, Sequence[Any], tuple[Any, ...], dict[str, Any]]
 
 
 class DtypeRules:
@@ -77,18 +77,12 @@ class DtypeRules:
             return self._taken.get(self._kind(values, targets))
         return "" if self._op.limits.cpu else _first_dtype(values)
 
-    def ask(
-        self,
-        inputs: CallOperands,
-        targets: Sequence[Any] | None,
-        values: Sequence[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> str:
-        """The dtype in which Paddle has no kernel for the call ``values``, mostly ""; StayNative if it refuses the call."""
+    def ask(self, call: BoundCall) -> str:
+        """The dtype in which Paddle has no kernel for the call, mostly ""; StayNative if it refuses the call."""
+        _, targets, values, _, _ = call
         lacks = self.taken(values, targets)
         if lacks is None:
-            lacks = self._answer((inputs, targets, values, args, kwargs)).lacks
+            lacks = self._answer(call).lacks
             self._take(values, targets, lacks)
         return lacks
 
@@ -100,15 +94,9 @@ class DtypeRules:
         make_room(self._taken)
         self._taken[self._kind(values, targets)] = lacks
 
-    def find(
-        self,
-        inputs: CallOperands,
-        targets: Sequence[Any] | None,
-        values: Sequence[Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> torch.dtype | None:
-        """The dtype to compute in (None: as they are), or StayNative. ``targets``: dtypes that autocast gives the operands."""
+    def find(self, call: BoundCall) -> torch.dtype | None:
+        """The dtype to compute in (None: as the operands are), or StayNative."""
+        inputs, targets, _, _, _ = call
         key: tuple[Any, ...] = tuple(
             [side.dtype if isinstance(side, torch.Tensor) else type(value) for side, value in zip(inputs.torch, inputs.paddle)]
         )
@@ -121,14 +109,14 @@ class DtypeRules:
                 key = (*key, *[side.ndim == 0 if isinstance(side, torch.Tensor) else None for side in inputs.torch])
                 rule = self._known.get(key)
             if rule is None:
-                rule = self._known[key] = self._learn((inputs, targets, values, args, kwargs))
+                rule = self._known[key] = self._learn(call)
                 if rule == Rule() and targets is None and (len(dtypes) == 1 or self._op.exact):
                     self.plain.add(kinds)
         if rule.refusal is not None:
             raise StayNative(rule.refusal)
         return rule.cast
 
-    def _learn(self, call: _Call) -> Rule:
+    def _learn(self, call: BoundCall) -> Rule:
         inputs, targets, values, _, _ = call
         dtypes = {side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)}
         if dtypes & _COMPLEX and not self._op.complex:
@@ -151,7 +139,7 @@ class DtypeRules:
         real = len(dtypes) == 1 and bool(dtypes & _COMPLEX) and not result.is_complex  # of complex numbers: eigenvalues, lengths
         return Rule() if self._op.promote == "none" or dtypes == {result} or real else Rule(cast=result)
 
-    def _answer(self, call: _Call) -> NativeAnswer:
+    def _answer(self, call: BoundCall) -> NativeAnswer:
         """What the native op says of the program's call, made with copies of what it writes into, and of what autocast casts."""
         inputs, targets, values, args, kwargs = call
         copies = {id(tensor): tensor.clone for tensor in map(inputs.paddle.__getitem__, self._overwritten) if _is_tensor(tensor)}

@@ -154,7 +154,7 @@ def prepare(door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple
             return Prepared(inputs, attributes, _torchs_autocast(door, tracer, inputs))
         if not autocast.HERE.on or frame.plan.autocasts:
             targets = _autocast(door, tracer, inputs)
-    cast = door.rules.find(inputs, targets, values, args, kwargs)
+    cast = door.rules.find((inputs, targets, values, args, kwargs))
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
 
 

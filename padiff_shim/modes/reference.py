@@ -9,6 +9,7 @@ from pathlib import Path
 from ..arguments import flag
 from ..errors import PadiffShimError
 from ..runs.run import Run, command
+from ..text import tr
 from .environment import prepare, rank
 from .mode import Mode
 from .options import ModeOptions, ReferenceOptions, filled
@@ -89,24 +90,18 @@ def reference(
     if is_comparison:
         from .compare import compare as compare_mode
 
-        if optimizer != ReferenceOptions.optimizer:
-            raise PadiffShimError("optimizer= belongs to reference(): in a comparison Paddle's own optimizers run")
-        if by_torchs_definition(options.definitions):
-            raise PadiffShimError(
-                "definitions= belongs to reference(): a comparison is of kernels, and computes what Paddle defines"
-            )
-        if strict:
-            raise PadiffShimError("strict= belongs to reference(): a compare run lists what it did not compare, run.coverage()")
-        if random != ReferenceOptions.random:
-            raise PadiffShimError(
-                "random= belongs to reference(): a comparison draws no numbers, both kernels would have to get the same"
-            )
-        if kernels != ReferenceOptions.kernels:
-            raise PadiffShimError(
-                "kernels= belongs to reference(): a comparison runs Paddle's kernels, and lists those that are missing"
-            )
-        if profile:
-            raise PadiffShimError("profile= belongs to reference(): in a comparison most of the time is that of comparing")
+        refused = {
+            "optimizer": tr("in a comparison Paddle's own optimizers run"),
+            "definitions": tr("a comparison is of kernels, and computes what Paddle defines"),
+            "strict": tr("a compare run lists what it did not compare, run.coverage()"),
+            "random": tr("a comparison draws no numbers, both kernels would have to get the same"),
+            "kernels": tr("a comparison runs Paddle's kernels, and lists those that are missing"),
+            "profile": tr("in a comparison most of the time is that of comparing"),
+        }
+        for name, why in refused.items():
+            other = arguments[name] != getattr(ReferenceOptions, name)
+            if by_torchs_definition(options.definitions) if name == "definitions" else other:
+                raise PadiffShimError("{name}= belongs to reference(): {why}", name=name, why=why)
         shared = {option.name: option.default for option in fields(ModeOptions) if option.name != "backend"}
         return compare_mode(backend, **{name: getattr(options, name) for name, value in shared.items() if arguments[name] != value})
     return opened(options)

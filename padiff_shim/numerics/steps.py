@@ -478,11 +478,6 @@ def partial(func: Any, sums: Sequence[torch.Tensor], terms: Sequence[Any]) -> li
     return [size * count for size, count in zip(sums, terms)] if "avg_pool" in name or name == "mean" else list(sums)
 
 
-def has_negative_weights(func: Any) -> bool:
-    """A :data:`SUM` whose own coefficients cancel, so that the step of the magnitudes says nothing."""
-    return "bicubic" in func.overloadpacket.__name__
-
-
 # Products, quotients and powers of numbers that are not 0 are neither 0 nor infinite, if the range holds them; exponentials and
 # sums of finite numbers are not infinite.
 _MULTIPLIED = _names("div mul pow reciprocal square true_divide")

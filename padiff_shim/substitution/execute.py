@@ -85,7 +85,7 @@ class Substitution:
         inputs, casts = prepared.inputs, prepared.casts
         if self.entry.inplace and inputs.needs and islands.refuses_writes(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
-        lacks = "" if casts.region else self.door.rules.ask(inputs, casts.targets, values, args, kwargs)
+        lacks = "" if casts.region else self.door.rules.ask((inputs, casts.targets, values, args, kwargs))
         if lacks and not frame.plan.lends:
             raise StayNative(reasons.NO_KERNEL, dtype=lacks)
         result = self.computed(frame, values, prepared)
