@@ -337,7 +337,18 @@ def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
         _room = 64 + 2 * len(layouts)
     shape, strides = result.shape, result.stride()
     reference = StorageWeakRef(dense.untyped_storage())
-    layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, _blocks(shape, strides))
+    # The axes of a result, merged where Torch could view them as one
+    blocks: list[Block] = []
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides)):
+        if size == 1:
+            continue
+        if blocks and stride == blocks[-1].size * blocks[-1].stride:
+            blocks[-1] = blocks[-1]._replace(size=blocks[-1].size * size)
+        else:
+            blocks.append(Block(size, step, stride))
+        step *= size
+    layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, tuple(reversed(blocks)))
 
 
 def with_strides(handed: Any, result: torch.Tensor) -> Any:
@@ -392,21 +403,6 @@ def _strides_of(layout: Layout, tensor: PaddleTensor, side: torch.Tensor) -> tup
     if not tensor.offset and side.shape == layout.shape and tensor.is_contiguous():
         return layout.strides
     return _translate(layout.blocks, tuple(side.shape), tuple(tensor.strides), tensor.offset // layout.itemsize)
-
-
-def _blocks(shape: Sequence[int], strides: Sequence[int]) -> tuple[Block, ...]:
-    """The axes of a result, merged where Torch could view them as one."""
-    blocks: list[Block] = []
-    dense = 1
-    for size, stride in zip(reversed(shape), reversed(strides)):
-        if size == 1:
-            continue
-        if blocks and stride == blocks[-1].size * blocks[-1].stride:
-            blocks[-1] = blocks[-1]._replace(size=blocks[-1].size * size)
-        else:
-            blocks.append(Block(size, dense, stride))
-        dense *= size
-    return tuple(reversed(blocks))
 
 
 def _translate(blocks: Sequence[Block], shape: Sequence[int], strides: Sequence[int], offset: int) -> tuple[int, ...] | None:

@@ -130,7 +130,20 @@ class TreeDifference(Presented):
             "max, mean: absolute differences; relative: norm of the difference by that of b; ULP: the largest difference, in units "
             "in the last place of b's largest element."
         )
-        table, notes = doc.Table(columns, rows, tones, most=ROWS), doc.Notes([*self._alone().values(), *_unfinite(self.tensors)])
+        # NaN and infinities, and the quantiles of a single pair
+        remarks = [
+            tr(
+                "{name}: NaN {nan_a} and {nan_b}, infinities {infinite_a} and {infinite_b}",
+                name=_place(apart.name), nan_a=apart.nan[0], nan_b=apart.nan[1],
+                infinite_a=apart.infinite[0], infinite_b=apart.infinite[1],
+            )
+            for apart in self.tensors
+            if any((*apart.nan, *apart.infinite))
+        ]  # fmt: skip
+        if len(self.tensors) == 1 and self.tensors[0].different and self.tensors[0].quantiles:
+            quantiles = [f"{share:.0%}: {self.tensors[0].quantiles[share]:.2g}" for share in QUANTILES]
+            remarks.append(tr("quantiles of the differences: {quantiles}", quantiles=", ".join(quantiles)))
+        table, notes = doc.Table(columns, rows, tones, most=ROWS), doc.Notes([*self._alone().values(), *remarks])
         explained = doc.Only((doc.MARKDOWN, doc.PAGE), [doc.Paragraph(words)])
         return doc.Document(self.answer, [table, notes, explained], "good" if self else "bad")
 
@@ -267,20 +280,3 @@ def _row(apart: Distance) -> doc.Row:
     figures = [f"{value:.2g}" for value in (apart.max_abs, apart.mean_abs, apart.relative)]
     ulp, share = "" if apart.ulp is None else ulp_text(apart.ulp), f"{apart.equal_share:.1%}"
     return name, doc.Cell(shapes), doc.Cell(dtypes), *figures, ulp, share, "" if apart.first is None else str(list(apart.first))
-
-
-def _unfinite(tensors: list[Distance]) -> list[str]:
-    """NaN and infinities, and the quantiles of a single pair."""
-    notes = [
-        tr(
-            "{name}: NaN {nan_a} and {nan_b}, infinities {infinite_a} and {infinite_b}",
-            name=_place(apart.name), nan_a=apart.nan[0], nan_b=apart.nan[1],
-            infinite_a=apart.infinite[0], infinite_b=apart.infinite[1],
-        )
-        for apart in tensors
-        if any((*apart.nan, *apart.infinite))
-    ]  # fmt: skip
-    if len(tensors) == 1 and tensors[0].different and tensors[0].quantiles:
-        quantiles = [f"{share:.0%}: {tensors[0].quantiles[share]:.2g}" for share in QUANTILES]
-        notes.append(tr("quantiles of the differences: {quantiles}", quantiles=", ".join(quantiles)))
-    return notes

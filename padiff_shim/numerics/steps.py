@@ -97,19 +97,7 @@ def _power(a: Array, x: Array) -> Array:
     large = a >= LARGE
     apart = np.where(large, (x - a) / a, 0)
     pi = 4 * np.arctan(np.ones((), a.dtype))
-    return np.where(
-        large, a * (np.log1p(apart) - apart) - _stirling(a) - np.log(2 * pi * a) / 2, a * np.log(x) - x - _log_gamma_of_next(a)
-    )
-
-
-def _stirling(a: Array) -> Array:
-    """log gamma(a + 1) - (a log(a) - a + log(2 pi a) / 2), of large a."""
-    return sum((np.asarray(up, a.dtype) / down * a ** (-2 * k - 1) for k, (up, down) in enumerate(STIRLING)), np.zeros_like(a))
-
-
-def _log_gamma_of_next(a: Array) -> Array:
-    """log gamma(a + 1): of small a by its Taylor series, of others by that of a number above LARGE."""
-    pi = 4 * np.arctan(np.ones((), a.dtype))
+    # log gamma(a + 1): of small a by its Taylor series, of others by that of a number above LARGE
     high = a + LARGE
     shifted = high * np.log(high) - high + np.log(2 * pi * high) / 2 + _stirling(high)
     for step in range(1, int(LARGE) + 1):
@@ -118,7 +106,16 @@ def _log_gamma_of_next(a: Array) -> Array:
     for k in range(24, 2, -1):
         taylor = (taylor + (-1) ** k * ZETA[k] / k) * a
     taylor = ((taylor + pi * pi / 12) * a - np.longdouble("0.577215664901532860606512090082402431")) * a
-    return np.where(a < 0.1, taylor, shifted)
+    return np.where(
+        large,
+        a * (np.log1p(apart) - apart) - _stirling(a) - np.log(2 * pi * a) / 2,
+        a * np.log(x) - x - np.where(a < 0.1, taylor, shifted),
+    )
+
+
+def _stirling(a: Array) -> Array:
+    """log gamma(a + 1) - (a log(a) - a + log(2 pi a) / 2), of large a."""
+    return sum((np.asarray(up, a.dtype) / down * a ** (-2 * k - 1) for k, (up, down) in enumerate(STIRLING)), np.zeros_like(a))
 
 
 def _rest(a: Array, x: Array) -> Array:
