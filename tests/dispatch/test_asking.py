@@ -99,7 +99,7 @@ def questions(monkeypatch):
 @pytest.fixture
 def unlearnt(monkeypatch):
     """No door knows a dtype rule, and none of the shortcuts is taken."""
-    monkeypatch.setattr(DtypeRules, "find", lambda self, *call: self._learn(call).cast)
+    monkeypatch.setattr(DtypeRules, "find", lambda self, call: self._learn(call).cast)
 
 
 MODES = {"reference": padiff_shim.reference, "compare": padiff_shim.compare}
