@@ -31,6 +31,7 @@ for place in range(2):
 # What is done wrong -> kind, and layer or name, of the first difference; its reason, and what was measured.
 FAULTS = {
     "scale": ("op", "layers.0.attn", "arguments", {}),
+    "axis": ("op", "layers.0.attn", "axis", {"a": -2, "b": -1}),
     "reduce": ("layer", "layers.0.attn", "partial sums", {}),
     "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
     "norm": ("note", "gradient norm", "norm", {}),
@@ -112,6 +113,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             self.qkv_proj = Column(share(np.concatenate([part for group in zip(*grouped) for part in group], 1), 1))
             self.o_proj = Row(WHOLE[f"{name}.o_proj.weight"], sums=fault != "reduce")
             self.factor = SIZE**-0.5 if fault != "scale" else 1 / SIZE
+            self.axis = -2 if fault == "axis" else -1
 
         def forward(self, x):
             batch, length, _ = x.shape
@@ -120,7 +122,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             q, k, v = (part.transpose([0, 2, 3, 1, 4]) for part in (q, k, v))
             scores = paddle.matmul(q, k, transpose_y=True) * self.factor
             hidden = paddle.triu(paddle.full([length, length], -1e9), 1)
-            mixed = paddle.matmul(F.softmax(scores + hidden), v)
+            mixed = paddle.matmul(F.softmax(scores + hidden, self.axis), v)
             return self.o_proj(mixed.transpose([0, 3, 1, 2, 4]).reshape([batch, length, -1]))
 
     class Mlp(nn.Layer):

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from ..text import joined, shown, tr
+from .alignment import lie_alike
 from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .operands import Arranged, Concatenated, alike, arrangement_of, concatenation_of, masks, to_write
 from .rank_causes import SCALE
+from .shards import JoinedTensor
 from .tensors import Array, RecordedOperand, Tensor, multiple
 
 AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
@@ -38,7 +40,8 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
         return None
     if other := other_dtypes([row]):
         return other
-    ways = _read(rows, a, b)
+    whole = not any(isinstance(side, JoinedTensor) and side.joined for side in (a, b))
+    ways = _read(rows, a, b) if whole else []  # one of several ranks reads a part
     others = _of_arrangements(rows, ways)
     arranged = others if others is not None and others.kind == ARRANGED else None
     reads = (
@@ -53,10 +56,10 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
     arguments, sure = _of_arguments(rows, a, b)
     if sure:  # a number of each, and nothing else
         return arguments
-    values = _float(a), _float(b)
-    if values[0] is not None and values[1] is not None and values[0].shape == values[1].shape and values[0].size > 1:
+    first, second = _float(a), _float(b)
+    if first is not None and second is not None and lie_alike(first.shape, second.shape) and first.size == second.size > 1:
         for rule in (_of_axis, _of_factor, _of_mask, _of_order, _of_rows):
-            if (reason := rule(*values)) is not None:  # type: ignore[arg-type]
+            if (reason := rule(first.reshape(second.shape), second)) is not None:
                 return reason
     if others is not None:
         return others
@@ -505,16 +508,20 @@ Data = Sequence[tuple[frozenset[str], frozenset[str]]]  # of each step, digests 
 def updates_apart(data: Data) -> Iterator[tuple[int, str, int]]:
     """(place of a step, the run, so many steps of the other run it holds) where one run makes fewer updates of the same data."""
     runs = [Counter(digest for step in data for digest in step[run]) for run in (0, 1)]
-    common = {digest for digest in runs[0] if max(known[digest] for known in runs) == 1 and digest in runs[1]}
-    data = [(step[0] & common, step[1] & common) for step in data]  # without constants, which each run makes in its own way
+    once = [{digest for digest, count in known.items() if count == 1} for known in runs]  # no constants
+    common = once[0] & once[1]
+    counts = [(len(step[0] & once[0]), len(step[1] & once[1])) for step in data]
+    data = [(step[0] & common, step[1] & common) for step in data]  # without what each run makes in its own way
     for side, own, others in (("a", 0, 1), ("b", 1, 0)):
         place = 0
         for number, step in enumerate(data):
-            union, count = frozenset[str](), 0
-            while place + count < len(data) and union < step[own] and data[place + count][others]:
-                union, count = union | data[place + count][others], count + 1
+            union, count, read = frozenset[str](), 0, 0
+            while place + count < len(data) and union < step[own] and counts[place + count][others]:
+                union, read = union | data[place + count][others], read + counts[place + count][others]
+                count += 1
             if not union or union != step[own]:
                 break
-            if count > 1:
+            alike = all(entry[others] for entry in data[place : place + count]) or read == counts[number][own]
+            if count > 1 and alike:  # else one run reads the other's data of another step
                 yield number, side, count
             place += count

@@ -136,16 +136,15 @@ def diff(
         take_apart([other_run], [one_run])
         compared.append(_compare(one_run, other_run, difference, tolerances))
     _in_step(compared, difference)
-    headers = first[0].header, first[1].header
-    switches = [] if first[0].framework != first[1].framework else list(candidates(*headers, "", first[0].framework))
+    switches = [] if first[0].framework != first[1].framework else list(candidates(*difference.headers, "", first[0].framework))
     difference.settings.conclude()
     difference.reason = reason_of(difference, None, switches)
-    difference.notes = [*difference.notes, *_notes(both, chosen)]
-    difference.holes += [
-        f"{name}: {hole}"
-        for place, (name, known) in enumerate(zip("ab", both))
-        for rank in sorted({pair[place] for pair in chosen})
-        for hole in known[rank].holes
+    for name, known, taken in zip("ab", both, zip(*chosen)):
+        _note_ends(difference, name, [known[rank] for rank in sorted({*taken})])
+        if left := [str(rank) for rank in known if rank not in taken]:
+            difference.notes.append(tr("{name}: ranks {left} were not compared", name=name, left=", ".join(left)))
+    difference.notes += [
+        tr("rank {rank} of a is compared with rank {other} of b", rank=rank, other=other) for rank, other in chosen if rank != other
     ]
     return difference
 
@@ -178,22 +177,27 @@ def diff_of_ranks(
     _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference)
     difference.settings.conclude()
     difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
-    difference.notes += [
-        f"{name}: {remark}"
-        for name, known in zip("ab", both)
-        for recorded in known.values()
-        for remark in (*recorded.beside, *recorded.remarks)
-    ]
+    holes, difference.holes = difference.holes, []  # behind those of the recordings themselves
+    for name, run, known in zip("ab", runs[0], both):
+        lost = lost_ranks(run.header.get("ranks") or 1, known)
+        difference.holes += [f"{name}: {hole}" for hole in lost]
+        difference.ranks_lost = difference.ranks_lost or bool(lost)
+        _note_ends(difference, name, known.values())
+    difference.holes += holes
     for option, unused in (("shards", rules.unused), ("names", names.unused)):
         if unused:
             difference.notes.append(tr("{option}: no name matches {patterns}", option=option, patterns=", ".join(unused)))
-    lost = [lost_ranks(run.header.get("ranks") or 1, known) for run, known in zip((a, b), both)]
-    holes = [[*gone, *(hole for recorded in known.values() for hole in recorded.holes)] for gone, known in zip(lost, both)]
-    difference.holes = [f"{name}: {hole}" for name, known in zip("ab", holes) for hole in known] + difference.holes
-    difference.ranks_lost = any(lost)
     return difference
 
 
+def _note_ends(difference: Difference, name: str, recordings: Iterable[Recorded]) -> None:
+    """Remarks on the processes of one run, and what their recordings lack."""
+    for recorded in recordings:
+        difference.notes += [f"{name}: {remark}" for remark in (*recorded.beside, *recorded.remarks)]
+        difference.holes += [f"{name}: {hole}" for hole in recorded.holes]
+
+
+WeightKey = tuple[str, tuple[int, ...]]  # digest and shape of a weight
 Compared = Iterator[tuple[StepDifference, list[TensorRow]]]  # each step of two processes, with its rows in order
 
 
@@ -363,19 +367,6 @@ def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded],
     return [pair]
 
 
-def _notes(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: list[tuple[int, int]]) -> list[str]:
-    notes = []
-    for place, (name, known) in enumerate(zip("ab", both)):
-        taken = {pair[place] for pair in chosen}
-        notes += [f"{name}: {remark}" for rank in sorted(taken) for remark in (*known[rank].beside, *known[rank].remarks)]
-        left = [str(rank) for rank in known if rank not in taken]
-        if left:
-            notes.append(tr("{name}: ranks {left} were not compared", name=name, left=", ".join(left)))
-    return notes + [
-        tr("rank {rank} of a is compared with rank {other} of b", rank=rank, other=other) for rank, other in chosen if rank != other
-    ]
-
-
 def _surroundings(a: Recorded | JoinedRun, b: Recorded | JoinedRun) -> list[tuple[str, Any, Any]]:
     """Versions, devices, switches and options that differ; between frameworks only those that both have."""
     changes = []
@@ -401,7 +392,7 @@ def _compare(
     """All pairs of two processes, measured, in the order of the runs; ``ranks`` measures those of several processes."""
     common, unknown, met = _common_kinds(a, b, difference), list[TensorRow](), [True, True]
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
-    partners, weights = ExpectedPartners(crossing=tolerances.crossing or ranks is not None), (set[str](), set[str]())
+    partners, weights = ExpectedPartners(crossing=tolerances.crossing or ranks is not None), (set[WeightKey](), set[WeightKey]())
     places: dict[Any, list[tuple[int | None, int | None]]] = {}  # of fingerprints: numbers of tensors -> which belong together
     steps = (
         _common_steps(a, b, difference)
@@ -420,12 +411,12 @@ def _compare(
         inputs_of_both = _inputs(first, second, crossing=tolerances.crossing)
         pairs = _fingerprint_pairs(first, second, common, places) if first.numbers else _pairs(first, second, common)
         partners.note([*first.inputs, *first.tensors], [*second.inputs, *second.tensors])
+        samples = CommonSamples(inputs_of_both)
         if ranks is None:
             inputs = [_row(a.rank, *pair, tolerances, partners) for pair in inputs_of_both]
-            samples = CommonSamples(inputs_of_both)
             rows = _judged([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
         else:
-            inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners)
+            inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners, samples)
         difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
         unknown += [row for row in rows if not _is_known(row)]
         comparable = list(filter(_is_known, rows))
@@ -489,6 +480,7 @@ def _common_steps(
         ends = [end if step is None else step.step for end, step in zip(ends, pair)]
         if first is None or second is None:
             alone[first is None] += 1
+            difference.data_behind += [(_digests(first), _digests(second))][len(difference.data_behind) // _COMPARED :]
         else:
             common = True
             yield first, second
@@ -502,6 +494,12 @@ def _common_steps(
             difference.notes.append(f"{many(number, 'step')} of {name} alone: every={every[0]} against {every[1]}")
         elif number and here <= there:
             difference.holes.append(tr("{other} lacks {steps} that {name} has", other=other, steps=many(number, "step"), name=name))
+
+
+def _digests(step: RecordedStep | None) -> frozenset[str]:
+    """Of the data of a step."""
+    inputs = () if step is None else step.inputs
+    return frozenset(tensor.digest for tensor in inputs if tensor.tensor != WEIGHT and tensor.digest)
 
 
 def _goes_on(name: str, here: int, there: int) -> str:
@@ -561,8 +559,11 @@ def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[
     """What two steps computed, side by side, in the order of the runs."""
     pairs: list[Pair] = []
     for kind in _SEQUENCES:
-        if kind in common:
-            pairs += align(_of(first, kind), _of(second, kind))
+        sides = (_of(first, kind), _of(second, kind)) if kind in common else ([], [])
+        weights = {tensor.weight for tensor in sides[0]} & {tensor.weight for tensor in sides[1]}
+        for weight in weights | {""}:  # programs may go through their parameters in another order
+            alike = ([tensor for tensor in side if (tensor.weight if tensor.weight in weights else "") == weight] for side in sides)
+            pairs += align(*alike)
     for kind in NAMED:
         if kind in common:
             pairs += _by_name(_of(first, kind), _of(second, kind))
@@ -644,11 +645,11 @@ def _inputs(first: RecordedStep, second: RecordedStep, *, crossing: bool) -> lis
     return [pair for pair in pairs if pair[0] is not None and pair[1] is not None]
 
 
-def _data(step: RecordedStep, weights: set[str]) -> frozenset[str]:
+def _data(step: RecordedStep, weights: set[WeightKey]) -> frozenset[str]:
     """Digests of what a step is given; a copy of a weight with which the run begins is no data, and left out of the step's."""
-    weights.update(tensor.digest for tensor in step.inputs if tensor.tensor == WEIGHT and tensor.digest)
-    step.inputs = [tensor for tensor in step.inputs if tensor.tensor == WEIGHT or tensor.digest not in weights]
-    return frozenset(tensor.digest for tensor in step.inputs if tensor.tensor != WEIGHT and tensor.digest)
+    weights.update((tensor.digest, tensor.shape) for tensor in step.inputs if tensor.tensor == WEIGHT and tensor.digest)
+    step.inputs = [tensor for tensor in step.inputs if tensor.tensor == WEIGHT or (tensor.digest, tensor.shape) not in weights]
+    return _digests(step)
 
 
 def _judged(rows: list[TensorRow]) -> list[TensorRow]:

@@ -203,6 +203,7 @@ class Difference(Presented):
         settings: in what the runs' optimizers differ.
         most: how many rows are held.
         reported: hashes of what was computed are shown, too, as :meth:`report` has them.
+        data_behind: as :attr:`StepDifference.data`, of the first steps that one run alone has behind those of both.
         headers: the first lines of a and of b: versions, devices, options, command, the model's configuration and checkpoint.
 
     >>> import numpy as np, padiff_shim, tempfile, torch
@@ -241,6 +242,7 @@ class Difference(Presented):
     settings: ComparedSettings = field(default_factory=ComparedSettings, repr=False)
     most: int = HELD
     reported: bool = field(default=False, repr=False)
+    data_behind: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list, repr=False)
     headers: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default=({}, {}), repr=False)
 
     def __post_init__(self) -> None:

@@ -2,8 +2,8 @@
 
 The hash is ``sum(weight[i] * (word[i] ^ word[i] >> 32)) mod 2**64`` over the tensor's bytes in C order as 64-bit words, the last
 one filled up with zeros. Weights are odd, so tensors that differ in one word have different hashes; others collide with a
-probability of at most 2**-33 where only signs differ, and 2**-64 where last digits do. A sum can be computed in any order, on any
-device.
+probability of at most 2**-33 where only signs differ, and 2**-64 where last digits do. Numbers without digits, as tensors full of
+ones or of twos have, leave few bits of it: there the largest magnitude tells. A sum can be computed in any order, on any device.
 
 Figures are single numbers of at most six digits. ``projection`` is the sum of the elements with fixed signs: of two tensors it
 differs by about the norm of their difference, so that a distance can be told where no values were written.

@@ -26,6 +26,7 @@ _PARTS = (
     (("gate", "w1", "wg"), ("up", "w3", "wu")),
 )
 _ROWS = 2  # of a layer's result that are compared to learn how its parts lie
+_UNLIKE = 0.1  # relative: beyond, they are others
 
 
 @dataclass(frozen=True)
@@ -245,55 +246,61 @@ def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:
     wholes, parts = (next((step for step in side if step is not None), None) for side in steps)
     if wholes is None or parts is None:
         return
-    fusions = fusions_of(shapes[0], shapes[1], (runs[0].framework, others[0].framework))
+    frameworks = runs[0].framework, others[0].framework
+    fusions = fusions_of(shapes[0], shapes[1], frameworks)
     if not all(run.has_values for run in runs):
         for run in others:
             run.gathers += [fusion for fusion in fusions if fusion not in run.gathers]
         return
-    ways = [arranged(fusion, wholes, [step for step in steps[1] if step is not None]) for fusion in fusions]
+    ways = [arranged(fusion, wholes, [step for step in steps[1] if step is not None], frameworks) for fusion in fusions]
     for run in runs:
         run.fusions += [way for way in ways if way not in run.fusions]
 
 
-def arranged(fusion: Fusion, wholes: RecordedStep, parts: Sequence[RecordedStep]) -> Fusion:
-    """How the parts lie in a fused layer: by what it returns and what those of the other run return, with values in both."""
-    own = [tensor.layer.rpartition(".")[2] for step in parts for tensor in step.tensors if tensor.kind == "layer"]
+def arranged(fusion: Fusion, wholes: RecordedStep, parts: Sequence[RecordedStep], frameworks: tuple[str, str]) -> Fusion:
+    """How the parts lie in a fused layer: by its weight, or what it returns, and those of the other run, with values in both."""
+    tensors = [tensor for step in parts for tensor in step.tensors]
+    own = [tensor.layer.rpartition(".")[2] for tensor in tensors if tensor.kind == "layer"]
     called = tuple(dict.fromkeys(name for name in own if name in fusion.parts))
     best = fusion = dataclasses.replace(fusion, called=called if len(called) == len(fusion.parts) else ())
-    nearest = math.inf
+    nearest = _UNLIKE
     for whole in wholes.tensors:
-        rows = _rows(whole) if whole.kind == "layer" and fusion.paths(whole.layer) else None
+        paths = fusion.paths(_path(whole))
+        rows = _rows(whole, frameworks[0]) if paths else None
         if rows is None:
             continue
-        others = [_results([tensor for step in parts for tensor in step.tensors], path) for path in fusion.paths(whole.layer)]
-        if not all(others):
-            continue
-        for way in _ways(fusion, rows.shape[1]):
-            apart = _apart(rows, way, dict(zip(fusion.parts, others)))
+        peers = [[tensor for tensor in tensors if tensor.kind == whole.kind and _of_part(tensor, path)] for path in paths]
+        others = [[known for tensor in side if (known := _rows(tensor, frameworks[1])) is not None] for side in peers]
+        size = np.abs(rows[:_ROWS]).sum() or 1.0
+        for way in _ways(fusion, rows.shape[1]) if all(others) else ():
+            apart = _apart(rows[:_ROWS], way, dict(zip(fusion.parts, others))) / size
             if apart < nearest * (1 - 1e-6):
                 best, nearest = way, apart
-        if nearest < math.inf:
+        if nearest < _UNLIKE:
             break
     return best
 
 
-def _results(tensors: Sequence[Tensor], path: str) -> list[Array]:
-    """What the layer of one part has returned, in every block, where ranks count their own."""
-    own = path.rpartition(".")[2]
-    return [
-        rows
-        for tensor in tensors
-        if tensor.kind == "layer" and tensor.layer.rpartition(".")[2] == own and _alike(tensor.layer, path)
-        if (rows := _rows(tensor, all_rows=True)) is not None
-    ]
+def _path(tensor: Tensor) -> str:
+    """That of the layer that has returned a tensor, or whose weight it is; "" of others."""
+    if tensor.kind == "parameter":
+        return tensor.name.removesuffix(".weight") if len(tensor.shape) == 2 else ""
+    return tensor.layer if tensor.kind == "layer" else ""
 
 
-def _rows(tensor: Tensor, *, all_rows: bool = False) -> Array | None:
+def _of_part(tensor: Tensor, path: str) -> bool:
+    """Whether a tensor is one of a part's, in any block, where ranks count their own."""
+    own = _path(tensor)
+    return own.rpartition(".")[2] == path.rpartition(".")[2] and _alike(own, path)
+
+
+def _rows(tensor: Tensor, framework: str) -> Array | None:
+    """Its values, outputs along the last axis."""
     values = tensor.values() if tensor.shape else None
     if values is None or values.dtype.kind != "f":
         return None
-    flat = values.reshape(-1, values.shape[-1]).astype(np.float64)
-    return flat if all_rows else flat[:_ROWS]
+    values = values.T if tensor.kind == "parameter" and framework == "torch" else values
+    return values.reshape(-1, values.shape[-1]).astype(np.float64)
 
 
 def _ways(fusion: Fusion, size: int) -> Iterator[Fusion]:

@@ -269,7 +269,7 @@ class JoinedRun:
         layer, weight = self._path(rank, first.layer), is_weight(first)
         names = (self._name(rank, first),) if weight else first.names
         if len(self.ranks) == 1 and not others:
-            return dataclasses.replace(first, index=self._index, layer=layer, names=names)
+            return dataclasses.replace(first, index=self._index, layer=layer, names=names, weight=self._path(rank, first.weight))
         groups = [row for group in self.layout.groups if (row := tuple(rank for rank in group if rank in parts))]
         if len({len(row) for row in groups}) > 1:
             groups = [tuple(parts)]
@@ -277,6 +277,7 @@ class JoinedRun:
         rows = [(row, batch) for row in groups for batch in batches]
         known = {entry.name: getattr(first, entry.name) for entry in dataclasses.fields(Tensor)}
         known |= {"index": self._index, "layer": layer, "names": names, "_at": None}
+        known["weight"] = self._path(rank, first.weight)
         return RankTensor(
             **known,
             parts=tuple(tuple(parts[rank][batch] for rank in row) for row, batch in rows),

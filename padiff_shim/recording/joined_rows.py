@@ -19,6 +19,7 @@ from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, te
 from .joined import JoinedRun
 from .pages import NO_VALUES
 from .reading import RecordedStep
+from .samples import CommonSamples
 from .shards import (
     MEAN,
     SUM,
@@ -111,7 +112,9 @@ class JoinedRows:
             self._difference.notes += [note] if note not in self._difference.notes else []
         return len(self._order) == len(first) and [first[place] for place in self._order] == list(second)
 
-    def rows(self, pairs: Sequence[Pair], tolerances: EqualWithin, partners: ExpectedPartners) -> list[TensorRow]:
+    def rows(
+        self, pairs: Sequence[Pair], tolerances: EqualWithin, partners: ExpectedPartners, samples: CommonSamples
+    ) -> list[TensorRow]:
         """What both runs computed in a step, measured."""
         self.lost = set()
         for a, b in pairs if self._order else ():  # the order of the samples, for the side that has them on several ranks
@@ -140,6 +143,7 @@ class JoinedRows:
                 measured.append((row, self._in_mixture(a)))
             else:
                 measured += self._joined_row(a, b, tolerances)
+        measured = [(samples.row(row, tolerances), split) for row, split in measured]
         return _backwards(self._without_intermediate(measured))
 
     def _joined_row(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[tuple[TensorRow, bool]]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import ArgumentError, described
-from .tensors import Tensor
+from .tensors import Tensor, figures_together
 
 Weights = Mapping[str, Tensor]  # those with which a rank begins, by name
 Numbers = dict[str, dict[int, int]]  # path of a list of layers -> number of a layer on this rank -> its number in the whole model
@@ -222,18 +222,11 @@ def _alike(parts: Sequence[Tensor], whole: Tensor) -> bool:
     """Whether tensors hold the same numbers as another, however they lie: each all of them, or all together."""
     if all(part.digest == parts[0].digest for part in parts):
         parts = parts[:1]
-    sizes = [part.size for part in parts]
     if not all(tensor.figures for tensor in (*parts, whole)):  # a part of a fused weight
         return True
-    if sum(sizes) != whole.size or (len(parts) == 1 and sorted(parts[0].shape) != sorted(whole.shape)):
+    if sum(part.size for part in parts) != whole.size or (len(parts) == 1 and sorted(parts[0].shape) != sorted(whole.shape)):
         return False
-    known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "norm", "mean_abs")}
-    made = {
-        "min": min(known["min"]),
-        "max": max(known["max"]),
-        "norm": math.hypot(*known["norm"]),
-        "mean_abs": math.fsum(size * mean for size, mean in zip(sizes, known["mean_abs"])) / max(1, sum(sizes)),
-    }
+    made = figures_together(parts)
     return all(math.isclose(figure, whole.figures.get(name, 0.0), rel_tol=_ALIKE) for name, figure in made.items())
 
 

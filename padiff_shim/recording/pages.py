@@ -51,18 +51,13 @@ def headline(difference: Difference) -> str:
 def shorter(difference: Difference) -> Iterator[str]:
     """The same for a headline: why the runs differ, or where first, and of how many tensors."""
     counts, first, reason = difference.counts, difference.first, difference.reason
-    compared = many(counts.compared, "tensor")
     if not counts.differing or first is None:
         if not counts.compared or difference.values_missing:
             yield tr("NOT COMPARABLE: values of {tensors} were not recorded", tensors=many(difference.values_missing, "tensor"))
-        elif not difference.met:
-            yield tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
-        elif difference.holes:
-            yield tr("INCOMPLETE: {tensors} compared, none differs, but a recording is not whole", tensors=compared)
         else:
-            same = tr("SAME: {tensors} compared, none differs", tensors=compared)
-            alone = tr("{same}; some have no partner", same=same) if _alone(difference) or difference.not_joined else same
-            yield tr("{same}; not all was recorded", same=alone) if _unrecorded(difference) else alone
+            equal = _equal(difference, brief=True)
+            yield equal if reason is None else joined("; ", (equal, reason.brief or reason.text))
+            yield equal
         return
     word = "INCOMPLETE" if difference.holes else "DIFFERENT"
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
@@ -76,7 +71,7 @@ def shorter(difference: Difference) -> Iterator[str]:
     known = (
         [*placed, [*origin, *reasons, number], [*origin, *reasons], [*data, *reasons], origin, reasons] if origin or reasons else []
     )
-    for parts in filter(None, (*known, [number, place])):
+    for parts in filter(None, (*known, [*data, number] if data else [number, place])):
         yield joined("", (f"{word}: ", joined("; ", parts)))
     yield joined("", (f"{word}: ", number))
 
@@ -116,22 +111,10 @@ def _not_paired(not_joined: Sequence[tuple[str, str]]) -> str:
 
 def _answer(difference: Difference) -> str:
     """The answer, without what has no partner."""
-    counts = difference.counts
-    if not counts.compared:
+    if not difference.counts.compared:
         return tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
-    if not counts.differing and not difference.met:
-        return tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
-    compared = many(counts.compared, "tensor")
-    if not counts.differing and difference.holes:
-        hole = difference.holes[0]
-        return tr(
-            "INCOMPLETE: {tensors} compared, none differs, but a recording is not whole ({hole})", tensors=compared, hole=hole
-        )
-    if not counts.differing or difference.first is None:
-        same, alone = tr("SAME: {tensors} compared, none differs", tensors=compared), _alone(difference)
-        same = tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
-        left = _unrecorded(difference)
-        return tr("{same}; not recorded: {kinds}", same=same, kinds=joined(", ", left)) if left else same
+    if not difference.counts.differing or difference.first is None:
+        return _equal(difference, brief=False)
     if difference.ranks_lost:
         return tr(
             "INCOMPLETE: {hole}; as far as both go {differing}; what the missing ranks hold may be the reason",
@@ -145,6 +128,25 @@ def _answer(difference: Difference) -> str:
             differing=_differing(difference, difference.first),
         )
     return tr("DIFFERENT: {differing}", differing=_differing(difference, difference.first))
+
+
+def _equal(difference: Difference, *, brief: bool) -> str:
+    """The answer where nothing that was compared differs; ``brief``: without names."""
+    compared = many(difference.counts.compared, "tensor")
+    if not difference.met:
+        return tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
+    if difference.holes:
+        text = tr("INCOMPLETE: {tensors} compared, none differs, but a recording is not whole", tensors=compared)
+        return text if brief else joined("", (text, " (", difference.holes[0], ")"))
+    same = tr("SAME: {tensors} compared, none differs", tensors=compared)
+    alone, left = _alone(difference), _unrecorded(difference)
+    if brief:
+        same = tr("{same}; some have no partner", same=same) if alone or difference.not_joined else same
+        return tr("{same}; not all was recorded", same=same) if left else same
+    if difference.reason is not None:  # other batches, of which both runs make the same
+        same = joined("; ", (same, difference.reason.text))
+    same = tr("{same}; in one recording alone, and not compared: {kinds}", same=same, kinds=alone) if alone else same
+    return tr("{same}; not recorded: {kinds}", same=same, kinds=joined(", ", left)) if left else same
 
 
 def _differing(difference: Difference, row: TensorRow) -> str:

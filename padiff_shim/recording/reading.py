@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from .files import RECORDS, present
 from .fingerprints import FIGURES
 from .fusions import Fusion, gathered, renamed, taken_apart
 from .settings import ByName, ReadSettings
-from .tensors import INPUT, Tensor, tensor_of
+from .tensors import INPUT, Tensor, is_weight, parameter_name, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
 _HEAD = 200  # bytes of a record's line in which its kind stands
@@ -36,7 +35,7 @@ class RecordedStep:
         tensors: what it computed.
         inputs: what the run was given, weights and data.
         numbers: of fingerprints, those of the step's tensors: steps with the same ones have the same tensors in one order.
-        bits: of fingerprints, all hashes.
+        bits: of fingerprints, all hashes and largest magnitudes.
         settings: rank -> those of its optimizers, as pairs.
     """
 
@@ -46,6 +45,31 @@ class RecordedStep:
     numbers: tuple[int, ...] = ()
     bits: bytes = b""
     settings: list[tuple[int, ByName]] = field(default_factory=list)
+
+
+class _WeightsRead:
+    """Of which parameter a result outside of layers is computed, as those of a moving average are; by digests, along the steps."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}  # digest -> name of a parameter; "" where several begin with the same bits
+        self._before: dict[str, str] = {}  # those of the step before, which an average reads
+        self._step = 0
+
+    def note(self, tensor: Tensor) -> None:
+        """The next tensor of the run."""
+        if tensor.step != self._step:
+            self._step, self._before, self._known = tensor.step, self._known, {}
+        if is_weight(tensor) and tensor.kind in (INPUT, "parameter"):
+            self._add(tensor.digest, parameter_name(tensor.name))
+        elif tensor.kind == "op" and not tensor.layer and tensor.reads is not None:
+            read = [self._known.get(entry.digest, self._before.get(entry.digest)) for entry in tensor.reads.operands if entry.shape]
+            names = {name for name in read if name}
+            if len(names) == 1 and None not in read:
+                tensor.weight = names.pop()
+                self._add(tensor.digest, tensor.weight)
+
+    def _add(self, digest: str, name: str) -> None:
+        self._known[digest] = name if self._known.get(digest, name) == name else ""
 
 
 class Recorded:
@@ -159,7 +183,7 @@ class Recorded:
             yield step
 
     def _steps_of_values(self) -> Iterator[RecordedStep]:
-        self._read, current, kinds, folder, index = 0, None, set[str](), self.path.parent, 0
+        self._read, current, kinds, folder, index, made_of = 0, None, set[str](), self.path.parent, 0, _WeightsRead()
         for event in self._events():
             if event["type"] != "tensor":
                 continue
@@ -171,6 +195,7 @@ class Recorded:
                     yield current
                 current = RecordedStep(recorded.step)
             kinds.add(recorded.kind)
+            made_of.note(recorded)
             for tensor in taken_apart(recorded, self.fusions, self.framework):
                 if self.fusions:  # of which each record may become several
                     tensor.index, index = index, index + 1
@@ -236,7 +261,8 @@ class Recorded:
             return None
         if len(bits) != count or len(figures) != count * len(FIGURES):
             return None
-        step = RecordedStep(event["step"] + self.offset, numbers=numbers, bits=bits.tobytes())
+        largest = figures[FIGURES.index("max_abs") :: len(FIGURES)]
+        step = RecordedStep(event["step"] + self.offset, numbers=numbers, bits=bits.tobytes() + largest.tobytes())
         for place, (number, word, values) in enumerate(zip(numbers, bits.tolist(), figures.reshape(count, -1).tolist())):
             tensor = copy.copy(self.described[number])
             tensor.step, tensor.index, tensor.digest = step.step, step.step * 10**6 + place, f"{word:016x}"
@@ -244,20 +270,6 @@ class Recorded:
             tensor.kind = IN_STEP if tensor.kind == "gradient" else tensor.kind
             (step.inputs if tensor.kind == INPUT else step.tensors).append(tensor)
         return step
-
-    @functools.cached_property
-    def _all(self) -> RecordedStep:
-        return merged(self.steps())
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        """All that the run computed, of a short recording."""
-        return self._all.tensors
-
-    @property
-    def inputs(self) -> list[Tensor]:
-        """All that the run was given, weights and data, of a short recording."""
-        return self._all.inputs
 
 
 def merged(steps: Iterable[RecordedStep]) -> RecordedStep:

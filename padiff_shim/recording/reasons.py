@@ -12,7 +12,7 @@ from ..runlog.events import CLIPPED, IN_STEP, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
 from ..text import joined, many, shown, tr
 from . import pages
-from .alignment import by_figures, same_elements
+from .alignment import by_figures, lie_alike, same_elements
 from .call_origins import ARGUMENTS, other_arguments
 from .call_reasons import (
     CALLS,
@@ -275,7 +275,8 @@ def _of_updates(difference: Difference) -> DifferenceReason | None:
         other = "ba"["ab".index(side)]
         return DifferenceReason(SKIPPED, tr("{other} makes no update at all, {side} does", side=side, other=other), {"side": other})
     steps = [step for step in difference.steps if step.rank == difference.steps[0].rank]
-    fewer = list(updates_apart([step.data for step in steps]))
+    fewer = list(updates_apart([*(step.data for step in steps), *difference.data_behind]))
+    fewer = [entry for entry in fewer if entry[0] < len(steps)]
     if not fewer or difference.first is None or difference.first.any.step < steps[fewer[0][0]].step:
         return None
     place, side, count = fewer[0]
@@ -458,6 +459,7 @@ def _factor(row: TensorRow) -> float | None:
     a, b = linear(row.a), linear(row.b)
     if a is None or b is None:
         return None
+    a = a.reshape(b.shape) if a.size == b.size and lie_alike(a.shape, b.shape) else a
     ways = [multiple(a, turned, _FACTOR) for turned in ((b, b.T) if b.ndim == 2 else (b,)) if a.shape == turned.shape]
     factor = next((factor for factor in ways if factor is not None), None)
     if factor is not None and wide(row.a) is None and not _counted(factor) and np.any(np.abs(a - factor * b) > _FACTOR * np.abs(a)):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from ..text import tr
-from .alignment import Pair, by_figures, same_elements
+from .alignment import Pair, by_figures, lie_alike, same_elements
 from .difference import EqualWithin, TensorRow, tensor_row
 from .shards import joined_tensor
 from .tensors import Array, Tensor
@@ -50,7 +50,7 @@ class CommonSamples:
             )
         for counts, places in zip(self._counts, self._places):
             sides = [_chosen(tensor, count, chosen) for tensor, count, chosen in zip((row.a, row.b), counts, places)]
-            if sides[0] is None or sides[1] is None or sides[0].shape != sides[1].shape:
+            if sides[0] is None or sides[1] is None or not lie_alike(sides[0].shape, sides[1].shape):
                 continue
             measured = tensor_row(row.rank, sides[0], sides[1], tolerances)
             if row.apart is None or not row.apart.relative <= (0.0 if measured.apart is None else measured.apart.relative):

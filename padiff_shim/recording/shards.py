@@ -18,6 +18,7 @@ from ..errors import ArgumentError, described
 from ..runlog.events import NAMED
 from ..text import joined, tr
 from . import tensors as contents
+from .alignment import lie_alike
 from .tensors import INPUT, Array, Tensor, numbered
 
 AUTO = "auto"
@@ -266,7 +267,7 @@ def _fit(tensor: Tensor, shape: tuple[int, ...], partner: Tensor, other: tuple[i
         return 3
     if weight:
         return 2 if crossing and sorted(shape) == sorted(other) else 0
-    return 1 if np.prod(shape) == np.prod(other) else 0
+    return 0 if np.prod(shape) != np.prod(other) else 2 if lie_alike(shape, other) else 1
 
 
 def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint, Joint, int] | None:

@@ -202,6 +202,7 @@ class Tensor:
         rows: of an input, digests of its samples.
         call: number of the call, layer or backward, shared by its tensors.
         reads: of an op, what the call has read; None where that was not recorded.
+        weight: of an op outside of layers, the parameter that it is computed of, as an average of weights is; "" of others.
     """
 
     index: int
@@ -225,6 +226,7 @@ class Tensor:
     rows: tuple[str, ...] = ()
     call: int = field(default=0)
     reads: CallReads | None = field(default=None, repr=False)
+    weight: str = ""
 
     @property
     def name(self) -> str:

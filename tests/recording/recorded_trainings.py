@@ -474,7 +474,8 @@ def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), acc
     else:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
     module, tensor = (paddle, paddle.to_tensor) if port else (torch, torch.from_numpy)
-    averages = [[parameter.detach().clone() for parameter in model.parameters()] for _ in rates]
+    weights = list(model.parameters())[:: -1 if "backwards" in faults else 1]
+    averages = [[parameter.detach().clone() for parameter in weights] for _ in rates]
     with recorded(folder, model, framework, values, whole=True) as recording:
         for images in IMAGES[:3]:
             hidden = module.tanh(model["enter"](tensor(np.ascontiguousarray(images[:, 0, :4, :4]))))
@@ -486,6 +487,6 @@ def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), acc
             recording.note("accuracy", np.float32(accuracy))
             with paddle.no_grad(), torch.no_grad():
                 for known, rate in zip(averages, rates):
-                    known[:] = [mean * rate + parameter * (1 - rate) for mean, parameter in zip(known, model.parameters())]
+                    known[:] = [mean * rate + parameter * (1 - rate) for mean, parameter in zip(known, weights)]
         recording.note("accuracy", np.float32(accuracy))
     return folder

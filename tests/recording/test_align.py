@@ -13,7 +13,7 @@ from pairs import D
 import padiff_shim
 from padiff_shim.recording import alignment, tensors
 from padiff_shim.recording.alignment import align, apart
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.reading import merged, read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -31,7 +31,7 @@ def like(tmp_path_factory):
     folder = tmp_path_factory.mktemp("like")
     with padiff_shim.record(folder, framework="torch") as recording:
         recording.note("x", np.zeros(1))
-    return read(folder)[0].tensors[0]
+    return merged(read(folder)[0].steps()).tensors[0]
 
 
 def test_equal_calls_are_told_apart_by_their_values(like):
@@ -69,7 +69,7 @@ def test_a_transposed_square_matrix_is_recognised(tmp_path):
     for name, array in (("a", values), ("b", values.T), ("c", values)):
         with padiff_shim.record(tmp_path / name, framework="torch") as recording:
             recording.note("weight", np.ascontiguousarray(array))
-    first, other, same = (read(tmp_path / name)[0].tensors[0] for name in "abc")
+    first, other, same = (merged(read(tmp_path / name)[0].steps()).tensors[0] for name in "abc")
     assert apart(first, other).identical
     assert apart(first, other).layout == "transposed"
     assert apart(first, same).layout == ""
@@ -78,7 +78,7 @@ def test_a_transposed_square_matrix_is_recognised(tmp_path):
 def noted(folder, array, name="x"):
     with padiff_shim.record(folder, framework="torch") as recording:
         recording.note(name, np.ascontiguousarray(array))
-    return read(folder)[0].tensors[0]
+    return merged(read(folder)[0].steps()).tensors[0]
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 8, 16, 64])

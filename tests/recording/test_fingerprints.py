@@ -15,7 +15,7 @@ import padiff_shim
 from padiff_shim import ArgumentError
 from padiff_shim.recording.device_fingerprints import DeviceFingerprints
 from padiff_shim.recording.fingerprints import PERIOD, StepFingerprints, fingerprint, weights
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.reading import merged, read
 from padiff_shim.trees import elements, numbers
 
 SIZES = (0, 1, 2, 3, 63, 1024, 1025, 2 * PERIOD - 1, 2 * PERIOD, 2 * PERIOD + 3, 5 * PERIOD)
@@ -195,7 +195,8 @@ def test_gradients_alone_are_recorded_in_every_step(tmp_path):
                 (model(x) ** 2).mean().backward()
                 optimizer.step()
                 optimizer.clear_grad()
-    assert [tensor.step for tensor in read(tmp_path / "a")[0].tensors] == [step for step in range(8) for _ in range(4)]
+    steps = [(step.step, len(step.tensors)) for step in read(tmp_path / "a")[0].steps()]
+    assert steps == [(step, 4) for step in range(8)]
     assert padiff_shim.diff(tmp_path / "a", tmp_path / "b").first.any.step == 5
 
 
@@ -219,8 +220,8 @@ def test_steps_alone(tmp_path):
             optimizer.step()
             optimizer.clear_grad()
     recorded = read(tmp_path)[0]
-    assert {tensor.step for tensor in recorded.tensors} == {2, 3}
-    assert [tensor.name for tensor in recorded.inputs if tensor.tensor == "weight"] == ["weight", "bias"]
+    assert {tensor.step for tensor in merged(recorded.steps()).tensors} == {2, 3}
+    assert [tensor.name for tensor in merged(recorded.steps()).inputs if tensor.tensor == "weight"] == ["weight", "bias"]
 
 
 def test_what_does_not_go_together(tmp_path):

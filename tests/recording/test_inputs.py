@@ -9,7 +9,7 @@ import torch
 from pairs import X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.reading import merged, read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -28,7 +28,7 @@ def trained(folder, batches, seed=1, epsilon=1e-5, recorded=True, body=None):
 
 def data(folder):
     """The inputs of a run that are no weights."""
-    return [tensor for tensor in read(folder)[0].inputs if tensor.tensor != "weight"]
+    return [tensor for tensor in merged(read(folder)[0].steps()).inputs if tensor.tensor != "weight"]
 
 
 def origin(difference):
@@ -74,6 +74,18 @@ def test_from_which_step_on(recorded, tmp_path):
     assert "another order" not in difference.answer
     assert ("only the inputs" in difference.answer) is recorded
     assert difference.origin.apart.max_abs == pytest.approx(1)
+
+
+@pytest.mark.parametrize("bad", "ab")
+def test_infinite_data_of_one_run_alone(bad, tmp_path):
+    for name in "ab":
+        model = seeded()
+        with padiff_shim.record(tmp_path / name, model, values="fingerprint") as recording:
+            for number in range(3):
+                model(paddle.to_tensor(np.full_like(X, np.inf) if (name, number) == (bad, 1) else X))
+                recording.next_step()
+    difference = padiff_shim.diff(tmp_path / "a", tmp_path / "b")
+    assert (difference.origin.any.step, difference.reason) == (1, None), "neither other samples nor a layer"
 
 
 def test_from_which_batch_on_where_nothing_is_trained(tmp_path):

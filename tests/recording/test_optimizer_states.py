@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import padiff_shim
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.reading import merged, read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 X = np.arange(8, dtype="float32").reshape(2, 4) / 8
@@ -53,7 +53,7 @@ def torch_steps(folder, kind, options):
 
 
 def states(folder):
-    return [tensor for tensor in read(folder)[0].tensors if tensor.kind == "optimizer state"]
+    return [tensor for tensor in merged(read(folder)[0].steps()).tensors if tensor.kind == "optimizer state"]
 
 
 @pytest.mark.parametrize("kind", PAIRS)

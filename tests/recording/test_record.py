@@ -13,7 +13,7 @@ from pairs import D, X, paddle_run, pair, seeded, torch_run
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError, ModeError
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.reading import merged, read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 NAMES = [
@@ -34,7 +34,7 @@ NAMES = [
 
 
 def tensors(folder, kind=None):
-    return [tensor for tensor in read(folder)[0].tensors if kind in (None, tensor.kind)]
+    return [tensor for tensor in merged(read(folder)[0].steps()).tensors if kind in (None, tensor.kind)]
 
 
 def one_step(port, mode=None, folder=None, inside=True):

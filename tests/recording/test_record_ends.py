@@ -13,7 +13,7 @@ import torch
 from helpers import PATIENCE, ROOT, in_child
 
 import padiff_shim
-from padiff_shim.recording.reading import read
+from padiff_shim.recording.reading import merged, read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
@@ -27,7 +27,7 @@ def test_an_error_leaves_what_was_computed(tmp_path):
     with pytest.raises(ZeroDivisionError):
         program()
     recorded = read(tmp_path)[0]
-    assert [tensor.name for tensor in recorded.tensors] == ["exp"]
+    assert [tensor.name for tensor in merged(recorded.steps()).tensors] == ["exp"]
     assert recorded.ended == "ZeroDivisionError: mine"
     assert padiff_shim.record(tmp_path / "next", framework="paddle").start().stop() is None
 
@@ -57,10 +57,10 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
         child.kill()
         child.stdout.close()
     recorded = read(tmp_path)[0]
-    assert len(recorded.tensors) >= 20
+    assert len(merged(recorded.steps()).tensors) >= 20
     library = {"paddle": paddle, "torch": torch}[framework]
     wanted = library.ones([64])
-    for tensor in recorded.tensors[:20]:
+    for tensor in merged(recorded.steps()).tensors[:20]:
         wanted = library.tanh(wanted)
         assert np.array_equal(tensor.values(), wanted.numpy())
     assert recorded.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else any("killed" in hole for hole in recorded.holes)
@@ -79,6 +79,6 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
     """)
     assert result.returncode == 0, result.stderr
     recorded = read(tmp_path)[0]
-    assert [tensor.name for tensor in recorded.tensors] == ["exp", "tanh"]
+    assert [tensor.name for tensor in merged(recorded.steps()).tensors] == ["exp", "tanh"]
     assert len(recorded.beside) == 1
     assert len(list(tmp_path.glob("records-*.jsonl"))) == 2

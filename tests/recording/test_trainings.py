@@ -32,6 +32,7 @@ RIGHT = {
     "classifier parameters": (classifier, {"parameters": True}, {}),
     "averaged": (averaged, {}, {}),
     "averaged fingerprints": (averaged, FINGERPRINT, {}),
+    "averaged from the last on": (averaged, {}, {"faults": ("backwards",)}),
     "scaler": (scaled, {}, {"scale": 256.0}),
     "scaler fingerprints": (scaled, FINGERPRINT, {"scale": 256.0}),
     "scaler skips": (scaled, {"bad": 2}, {}),
@@ -107,6 +108,8 @@ WRONG = {
     "classifier average": (classifier, {}, {"faults": ("average",)}, "arguments", 1, "multiply", {"y": ["0.99", "0.9"]}),
     "too large a scale": (scaled, {}, {"scale": 2.0**30}, "skipped step", 0, "", {"side": "a"}),
     "too large a scale, fingerprints": (scaled, FINGERPRINT, {"scale": 2.0**30}, "skipped step", 0, "", {"side": "a"}),
+    "infinite data": (scaled, {}, {"bad": 2}, "skipped step", 2, "", {"side": "a"}),
+    "infinite data, fingerprints": (scaled, FINGERPRINT, {"bad": 2}, "skipped step", 2, "", {"side": "a"}),
 }  # fmt: skip
 
 OF_EACH_KIND = {row[3]: name for name, row in reversed(WRONG.items())}
