@@ -195,7 +195,8 @@ class Recorded:
                     yield current
                 current = RecordedStep(recorded.step)
             kinds.add(recorded.kind)
-            made_of.note(recorded)
+            if self.options.get("parameters"):  # without those of each step it is seen of some results alone
+                made_of.note(recorded)
             for tensor in taken_apart(recorded, self.fusions, self.framework):
                 if self.fusions:  # of which each record may become several
                     tensor.index, index = index, index + 1
