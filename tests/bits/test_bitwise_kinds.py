@@ -585,7 +585,8 @@ class TwoWidths(torch.nn.Module):
 
 
 def test_one_product_in_layers_of_two_widths_is_one_change(tmp_path):
-    (answer,) = ask(tmp_path, "return self.second(self.up(self.first(x[:32].reshape([2, 24, 16]))))", TwoWidths, TWO_WIDTHS, times=1)
+    body = "return self.second(self.up(self.first(x[:32].reshape([2, 24, 16]))))"
+    (answer,) = ask(tmp_path, body, TwoWidths, TWO_WIDTHS, times=1)
     (origin,) = (origin for origin in answer.origins if origin.cause == GROUPING)
     assert origin.paddle.line == 13
     assert origin.patch is not None, str(answer)
