@@ -701,6 +701,7 @@ class CallDifference:
         arranged: a value as the original has it, and as the port has it, if the arrangement differs.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
         alone: with its change alone both agree, so what else differs follows from it.
+        settles: its change is of a line that several calls may show: if it mends all, nothing else is looked for.
         seen: the difference as the calls show it, before any rule.
         behind: what tells the next difference, if the port is changed as is said here; None if there is none, or it was not tried.
     """
@@ -723,6 +724,7 @@ class CallDifference:
     arranged: Arranged | None = None
     attribute: str = ""
     alone: bool = False
+    settles: bool = False
     seen: CallDifference | None = None
     behind: Any = None
 

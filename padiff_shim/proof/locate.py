@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import linecache
@@ -361,9 +362,7 @@ class _MistakeSearch:
                 return
             self._differences.append(difference)
             self._exchanged, forced = [], {*self._forced}
-            elsewhere = difference.sites is not None and difference.port is not None and difference.sites[1] != difference.port.site
-            # Names, which each step of a recurrence reads; the order of a line's operations, which several calls show.
-            if difference.alone and ((difference.cause is Cause.SWAPPED and elsewhere) or difference.cause is Cause.PLACE):
+            if difference.alone and difference.settles:
                 self._ended, self._rest = True, ""
             else:
                 self._ended = not (self._exchange_attributes(difference) or self._force(difference))
@@ -419,7 +418,7 @@ class _MistakeSearch:
         try:
             with self._with(change) as changed:
                 if not changed:  # one of several functions of a name, which cannot be told apart; a layer's arguments
-                    return UNTRIED
+                    return 0 if isinstance(change, Patch) and _says_the_same(change) else UNTRIED
                 outcome = self._run_mended({key: values for key, values in self._forced.items() if key not in self._idle})
         except Exception as error:  # whatever the changed line raises
             let_pass(error)
@@ -840,6 +839,12 @@ UNIT = float(torch.finfo(torch.float32).eps)
 _SLACK = 8.0  # times the effect of one rounding error of float32 at each call that a table is made of
 _ENTRY = 4.0  # unit roundoffs of an entry, and of the position whose sine it is
 _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
+
+
+def _says_the_same(patch: Patch) -> bool:
+    """Whether other lines are the same program, as with brackets more."""
+    source = "".join(linecache.getlines(patch.file))
+    return ast.dump(ast.parse(source)) == ast.dump(ast.parse(patch.apply(source)))
 
 
 @dataclass

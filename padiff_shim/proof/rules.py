@@ -21,6 +21,7 @@ from ..dispatch.call_site import CallSite
 from ..text import fields_of, joined, tr, with_fields
 from .arguments import ApiCall, Constant, Name, OtherArguments, as_read, explained_by_arguments, shown, shown_item, write
 from .arrangements import other_steps
+from .beside import otherwise
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -150,7 +151,7 @@ def unpacked_otherwise(differences: Differences, evidence: Evidence) -> Differen
                 text = tr("{names} take the parts in another order than the original", names=", ".join(own))
                 site = port.site._replace(file=file, line=names[0].lineno)
                 sites = difference.original.site if difference.original else site, site
-                return [replace(difference, cause=Cause.SWAPPED, text=text, sites=sites, rewrite=rewrite)]
+                return [replace(difference, cause=Cause.SWAPPED, text=text, sites=sites, rewrite=rewrite, settles=True)]
     return differences
 
 
@@ -164,7 +165,25 @@ def operations_in_order(differences: Differences, evidence: Evidence) -> Differe
     for own, rewrite in itertools.islice(regrouped(api, original.site), _MOST_TRIED):
         if evidence.helps(rewrite.patch()) == MENDS:
             text = tr("the operations of {own} come in another order than in the original", own=own)
-            return [*differences[:-1], replace(difference, cause=Cause.PLACE, text=text, write="", rewrite=rewrite)]
+            changed = replace(difference, cause=Cause.PLACE, text=text, write="", rewrite=rewrite, settles=True)
+            return [*differences[:-1], changed]
+    return differences
+
+
+def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Differences:
+    """Replaces a difference that nothing mends by what the port's statements have otherwise than the original's, if that does."""
+    difference = differences[-1]
+    original, port, change = difference.original, difference.port, difference.change()
+    mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
+    if evidence.matching is None or original is None or port is None or mended:
+        return differences
+    for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
+        if evidence.helps(other.rewrite.patch()) == MENDS:
+            text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
+            sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
+            cause = Cause.ATTRIBUTE if other.numbers else Cause.OPERAND
+            changed = replace(difference, cause=cause, text=text, sites=sites, rewrite=other.rewrite, settles=True)
+            return [*differences[:-1], replace(changed, write="", arguments=(), spelled="", attribute="")]
     return differences
 
 
@@ -807,6 +826,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 RULES_OF_A_SEARCH = (
     *(turned_masks, attention_scales, unpacked_otherwise, repeated_otherwise, rearranged_operands),
     *(operations_in_order, exchanged_arguments, rearrangements, other_expressions, held_otherwise),
+    as_the_original_has_it,
 )
 RULES = (
     gradients_of_tied_weights,
