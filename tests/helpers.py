@@ -17,6 +17,7 @@ from forked import PATIENCE as PATIENCE, WATCHDOG as WATCHDOG
 
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.registry import families, ops
+from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.dispatch.entry_point import located as located, present_entry, spelled, takes as takes, typed
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.tested import PADDLES
@@ -215,8 +216,8 @@ def entries():
 
 
 def of_families(pairs):
-    """Family -> the first of the (op, entry) pairs of each of its ops; families without any are left out."""
-    first = {op.name: (op, entry) for op, entry in reversed(pairs)}
+    """Family -> the first of the (op, entry) pairs of each op that can run here; families without any are left out."""
+    first = {op.name: (op, entry) for op, entry in reversed(pairs) if has_kernel(op)}
     table = {family: [first[name] for name in names if name in first] for family, names in families().items()}
     return {family: members for family, members in table.items() if members}
 

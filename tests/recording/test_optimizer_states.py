@@ -28,7 +28,7 @@ def paddle_steps(folder, kind="AdamW", options=None, before=None, low=False):
     layer = paddle.nn.Linear(4, 3)
     layer.weight.set_value(paddle.to_tensor(weight()))
     layer.bias.set_value(paddle.zeros([3]))
-    layer = layer.bfloat16() if low else layer
+    layer = layer.to(dtype="bfloat16") if low else layer
     optimizer = getattr(paddle.optimizer, kind)(0.1, parameters=layer.parameters(), **(options or {}))
     with padiff_shim.record(folder, layer, calls=False, layers=False, gradients=True, states=True):
         for step in range(2):
