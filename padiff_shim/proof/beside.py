@@ -6,14 +6,15 @@ import ast
 import difflib
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..dispatch.call_site import CallSite, is_library
 from .arguments import parsed
-from .expressions import Rewrite, ValueSource, is_module
+from .expressions import Rewrite, ValueSource, modules_of
 
 _WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon"}  # Torch's names of arguments: Paddle's
+_IsModule = Callable[[ast.expr], bool]
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
 
 
@@ -38,15 +39,16 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
     common = [name for name in own if name in other and not name.endswith(".__init__")]  # layers are not made anew
     pairs = [(name, name) for name in common if name in (here, there)] + ([(here, there)] if here and there else [])
     pairs += [(name, name) for name in common]
+    modules = modules_of(port.file), modules_of(original.file)
     for first, second in dict.fromkeys(pairs):
         statements = list(_paired(_statements(own[first]), _statements(other[second])))
-        both = [list(_parts(a, b, port.file, original.file)) for a, b in statements]
+        both = [list(_parts(a, b, *modules)) for a, b in statements]
         names = _names(pair for parts in both for pair in parts)
         named = {**_values(other[second], _read(own[first])), **{name: _expression(text) for name, text in names.items()}}
         for (statement, twin), parts in zip(statements, both):
             if not {names.get(name, name) for name in _read(twin)} & _read(statement):
                 continue  # another statement
-            texts = ((node, _text(node, wanted, named, original.file)) for node, wanted in parts)
+            texts = ((node, _text(node, wanted, named, modules[1])) for node, wanted in parts)
             unlike = {node: text for node, text in texts if text}
             choices = [unlike] if len(unlike) > 1 else []
             for chosen in [*choices, *({node: text} for node, text in unlike.items())]:
@@ -106,11 +108,11 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
             yield from ast.walk(part)
 
 
-def _parts(own: ast.AST, other: ast.AST, port: str, original: str) -> Iterator[_Pair]:
+def _parts(own: ast.AST, other: ast.AST, port: _IsModule, original: _IsModule) -> Iterator[_Pair]:
     """The names, numbers and parts that stand for one another in two statements or expressions, equal ones included."""
     within = [_operands(node) for node in (own, other)]
     if isinstance(own, ast.expr) and isinstance(other, ast.expr):
-        if is_module(own, port) or is_module(other, original):
+        if port(own) or original(other):
             return
         leaf = isinstance(own, (ast.Name, ast.Constant)) or (isinstance(own, ast.Attribute) and isinstance(own.value, ast.Name))
         if type(own) is not type(other) or leaf or len(within[0]) != len(within[1]):
@@ -180,13 +182,13 @@ class _PortNames(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], original: str) -> str:
+def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], original: _IsModule) -> str:
     """What the original has, in the port's words; "" where it is what the port has, or calls what the port does not."""
     kinds = [type(each.value) if isinstance(each, ast.Constant) else None for each in (own, other)]
     if isinstance(getattr(own, "ctx", None), ast.Store) or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
         return ""
     tree, renamed = _expression(ast.unparse(other)), _PortNames(names, own)
     changed = renamed.generic_visit(tree) if isinstance(tree, ast.Call) else renamed.visit(tree)
-    foreign = any(isinstance(node, (ast.Name, ast.Attribute)) and is_module(node, original) for node in ast.walk(changed))
+    foreign = any(isinstance(node, (ast.Name, ast.Attribute)) and original(node) for node in ast.walk(changed))
     text = ast.unparse(changed)
     return "" if foreign or text == ast.unparse(own) else text

@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -115,9 +115,13 @@ def resolved(node: ast.expr, names: Mapping[str, Any]) -> Any:
 
 def is_module(node: ast.expr, file: str) -> bool:
     """Whether an expression names a module: by the file's names, or by those of a function that imports or assigns it."""
-    if inspect.ismodule(resolved(node, names_in(file))):
-        return True
-    return isinstance(node, ast.Name) and node.id in _modules_within(parsed(file), file)
+    return isinstance(node, (ast.Name, ast.Attribute)) and modules_of(file)(node)
+
+
+def modules_of(file: str) -> Callable[[ast.expr], bool]:
+    """The same for many expressions of a file."""
+    names, within = names_in(file), _modules_within(parsed(file), file)
+    return lambda node: inspect.ismodule(resolved(node, names)) or (isinstance(node, ast.Name) and node.id in within)
 
 
 @functools.lru_cache(maxsize=64)
