@@ -185,7 +185,8 @@ class _PortNames(ast.NodeTransformer):
 def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], original: _IsModule) -> str:
     """What the original has, in the port's words; "" where it is what the port has, or calls what the port does not."""
     kinds = [type(each.value) if isinstance(each, ast.Constant) else None for each in (own, other)]
-    if isinstance(getattr(own, "ctx", None), ast.Store) or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
+    unwritten = isinstance(other, (ast.Slice, ast.Starred)) or isinstance(getattr(own, "ctx", None), ast.Store)
+    if unwritten or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
         return ""
     tree, renamed = _expression(ast.unparse(other)), _PortNames(names, own)
     changed = renamed.generic_visit(tree) if isinstance(tree, ast.Call) else renamed.visit(tree)

@@ -175,7 +175,7 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     difference = differences[-1]
     original, port, change = difference.original, difference.port, difference.change()
     mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
-    if evidence.matching is None or original is None or port is None or mended:
+    if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
         return differences
     for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
         if evidence.helps(other.rewrite.patch()) == MENDS:

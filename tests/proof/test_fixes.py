@@ -220,6 +220,7 @@ WRONG = {
     "nanmedian": ("paddle.nanmedian(q, axis=1, mode='avg')", "torch.nanmedian(q, 1)[0]"),
     "lp pool": ("F.lp_pool2d(q.unsqueeze(1), 2.0, 2)", "F.lp_pool2d(q.unsqueeze(1), 2.0, 3)"),
     "over": ("q / (k + 5.0)", "(k + 5.0) / q"),
+    "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]"),
     "another layer's name": ("self.k(self.q(x)) + self.q(q)", "self.k(self.q(x)) + self.q(k)"),
     "bound of a loop": ("sum((q * at for at in range(3)), k)", "sum((q * at for at in range(4)), k)"),
     "two names": ("q * k.sin() + k * k.cos()", "q * k.cos() + k * k.sin()"),
@@ -567,7 +568,6 @@ NAMED = {  # what is no argument: the words, and the causes
         "by 0.353553, the scale=",
     ),
     "name": ("q / float(self.q.weight.shape[0])", "q / 4", "/ 8 against / 4"),
-    "part": ("paddle.split(q, 2, axis=-1)[0]", "torch.chunk(q, 2, -1)[1]", "result 1 of split"),
     "heads": ("F.softmax(q.reshape([2, 6, 4, 2]), -1)", "torch.softmax(q.reshape(2, 6, 2, 4), -1)", "reshape([2, 6, 4, 2])"),
     "base": (
         "q * (x[0, :, :1] * 0 + 1) * (10.0 ** -(paddle.arange(8, dtype='float32') / 2))",
