@@ -73,12 +73,14 @@ def unlisted(tmp_path_factory):
     return folder, *unwritten(folder, "unlisted", record=True)
 
 
+@pytest.mark.avx512
 def test_what_is_left_unwritten_is_declared(unlisted):
     _, differing, compared = unlisted
     assert compared > 100
     assert [(case, place) for case, place in differing if int(place) not in declared(case)] == []
 
 
+@pytest.mark.avx512
 def test_what_is_declared_is_left_unwritten(unlisted):
     _, differing, _ = unlisted
     seen = {(case.partition("(")[0], place) for case, place in differing}
@@ -86,6 +88,7 @@ def test_what_is_declared_is_left_unwritten(unlisted):
     assert seen == batch_norms | ({("C.fake_quantize_range_abs_max", "2")} if IS_3 else set())
 
 
+@pytest.mark.avx512
 def test_recordings_of_equal_runs_are_equal(unlisted):
     folder, _, _ = unlisted
     difference = padiff_shim.diff(*(folder / byte for byte in BYTES))
