@@ -57,11 +57,16 @@ class GradientCall:
             if not gradient.stop_gradient:
                 register_silent_hook(gradient, self._arrives, operand)
             if any(_leads_past(gradient, place) for place in wanting):
-                # A gradient depends on the incoming one, but its graph does not lead there: what comes to it may reach no
-                # hook. So it is judged with a gradient of ones.
-                operand_side = self.subject.operands[operand]
-                arrived = {operand: torch.ones_like(operand_side.t() if operand == self.subject.door.transposed else operand_side)}
-                after_engine(functools.partial(self.subject.comparison.second_derivatives, self, arrived))
+                self._try(operand)
+
+    def _try(self, operand: int) -> None:
+        """A gradient depends on the incoming one, but its graph does not lead there: what comes to it may reach no hook.
+
+        So it is judged with a gradient of ones.
+        """
+        operand_side = self.subject.operands[operand]
+        arrived = {operand: torch.ones_like(operand_side.t() if operand == self.subject.door.transposed else operand_side)}
+        after_engine(functools.partial(self.subject.comparison.second_derivatives, self, arrived))
 
     def _arrives(self, operand: int, grad: Any) -> None:
         comparison = self.subject.comparison

@@ -337,18 +337,22 @@ def _remember(dense: torch.Tensor, result: torch.Tensor) -> None:
         _room = 64 + 2 * len(layouts)
     shape, strides = result.shape, result.stride()
     reference = StorageWeakRef(dense.untyped_storage())
-    # The axes of a result, merged where Torch could view them as one
+    layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, _blocks(shape, strides))
+
+
+def _blocks(shape: Sequence[int], strides: Sequence[int]) -> tuple[Block, ...]:
+    """The axes of a result, merged where Torch could view them as one."""
     blocks: list[Block] = []
-    step = 1
+    dense = 1
     for size, stride in zip(reversed(shape), reversed(strides)):
         if size == 1:
             continue
         if blocks and stride == blocks[-1].size * blocks[-1].stride:
             blocks[-1] = blocks[-1]._replace(size=blocks[-1].size * size)
         else:
-            blocks.append(Block(size, step, stride))
-        step *= size
-    layouts[dense.data_ptr()] = Layout(reference, dense.element_size(), shape, strides, tuple(reversed(blocks)))
+            blocks.append(Block(size, dense, stride))
+        dense *= size
+    return tuple(reversed(blocks))
 
 
 def with_strides(handed: Any, result: torch.Tensor) -> Any:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..dispatch.call_site import CallSite, is_library
 from .arguments import parsed
-from .expressions import Rewrite, ValueSource, modules_of
+from .expressions import Rewrite, ValueSource, assigned_once, modules_of
 
 _WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon"}  # Torch's names of arguments: Paddle's
 _IsModule = Callable[[ast.expr], bool]
@@ -44,7 +44,9 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
         statements = list(_paired(_statements(own[first]), _statements(other[second])))
         both = [list(_parts(a, b, *modules)) for a, b in statements]
         names = _names(pair for parts in both for pair in parts)
-        named = {**_values(other[second], _read(own[first])), **{name: _expression(text) for name, text in names.items()}}
+        known = _read(own[first])
+        named = {name: value for name, value in assigned_once(other[second]).items() if name not in known}
+        named |= {name: _expression(text) for name, text in names.items()}
         for (statement, twin), parts in zip(statements, both):
             if not {names.get(name, name) for name in _read(twin)} & _read(statement):
                 continue  # another statement
@@ -158,15 +160,7 @@ def _expression(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _values(function: ast.FunctionDef, known: set[str]) -> dict[str, ast.expr]:
-    """What a function of the original's gives the names, by one statement, that the port's does not know."""
-    stored = Counter(node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    assigns = (node for node in _statements(function) if isinstance(node, ast.Assign))
-    values = {ast.unparse(node.targets[0]): node.value for node in assigns}
-    return {name: value for name, value in values.items() if stored[name] == 1 and name not in known}
-
-
-class _PortNames(ast.NodeTransformer):
+class _InPort(ast.NodeTransformer):
     """Names of the original's as what the port has for them, and its calls as those within an expression of the port's."""
 
     def __init__(self, names: Mapping[str, ast.expr], own: ast.expr) -> None:
@@ -188,8 +182,8 @@ def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], origina
     unwritten = isinstance(other, (ast.Slice, ast.Starred)) or isinstance(getattr(own, "ctx", None), ast.Store)
     if unwritten or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
         return ""
-    tree, renamed = _expression(ast.unparse(other)), _PortNames(names, own)
+    tree, renamed = _expression(ast.unparse(other)), _InPort(names, own)
     changed = renamed.generic_visit(tree) if isinstance(tree, ast.Call) else renamed.visit(tree)
-    foreign = any(isinstance(node, (ast.Name, ast.Attribute)) and original(node) for node in ast.walk(changed))
+    foreign = any(isinstance(node, ast.expr) and original(node) for node in ast.walk(changed))
     text = ast.unparse(changed)
     return "" if foreign or text == ast.unparse(own) else text

@@ -124,6 +124,14 @@ def modules_of(file: str) -> Callable[[ast.expr], bool]:
     return lambda node: inspect.ismodule(resolved(node, names)) or (isinstance(node, ast.Name) and node.id in within)
 
 
+def assigned_once(tree: ast.AST) -> dict[str, ast.expr]:
+    """The names to which one statement gives a value, and no other anything, with what it gives."""
+    stored = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    assigns = (node for node in ast.walk(tree) if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name))
+    values = {ast.unparse(node.targets[0]): node.value for node in assigns}
+    return {name: value for name, value in values.items() if stored[name] == 1}
+
+
 @functools.lru_cache(maxsize=64)
 def _modules_within(tree: ast.AST, file: str) -> set[str]:
     """The names that import statements bind, anywhere in a file, and those that stand for another name of a module."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..dispatch.call_site import CallSite
 from .arguments import ApiCall, parsed
-from .expressions import Rewrite, ValueSource, is_module
+from .expressions import Rewrite, ValueSource, assigned_once, modules_of
 
 _TURNS = 2  # exchanges of two operations, one of which reads the other
 _MOST = 24  # operations of an expression, all of whose orders are looked through
@@ -21,12 +20,13 @@ def regrouped(call: ApiCall, site: CallSite) -> Iterator[tuple[str, Rewrite]]:
     Both are made of the same operations (operators, calls) in another order; what they are called with is not looked at.
     """
     wanted = {part.form for term in _of_line(site) for part in term.parts()}
-    node = call.expression
+    node, is_module = call.expression, modules_of(call.file)
     while isinstance(node, ast.expr) and not isinstance(node, (ast.Tuple, ast.List)):
-        term = _term(node, {}, call.file)
-        orders = {term.text: term}
+        term = _term(node, {}, is_module)
+        orders = latest = {term.text: term}
         for _ in range(_TURNS if len([*term.parts()]) <= _MOST else 0):
-            orders |= {other.text: other for each in [*orders.values()] for other in each.turned()}
+            latest = {other.text: other for each in latest.values() for other in each.turned()}
+            orders = {**orders, **latest}
         others = [other for other in orders.values() if other.form in wanted and other.form != term.form]
         place = ValueSource(call.file, node, "")
         for other in sorted(others, key=lambda other: other.leaves != term.leaves):
@@ -36,15 +36,10 @@ def regrouped(call: ApiCall, site: CallSite) -> Iterator[tuple[str, Rewrite]]:
 
 def _of_line(site: CallSite) -> list[_Term]:
     """What the statements on a line compute; once more with names for what one statement of the file gives them."""
-    tree = parsed(site.file)
-    assigns = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
-    stored = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
-    names = {
-        target.id: node.value for node in assigns if isinstance(target := node.targets[0], ast.Name) and stored[target.id] == 1
-    }
+    tree, is_module = parsed(site.file), modules_of(site.file)
     nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return)) and node.value]
     values = [node.value for node in nodes if node.lineno <= site.line <= (node.end_lineno or 0)]
-    return [_term(value, known, site.file) for value in values if value is not None for known in ({}, names)]
+    return [_term(value, names, is_module) for value in values if value is not None for names in ({}, assigned_once(tree))]
 
 
 @dataclass(frozen=True)
@@ -107,11 +102,11 @@ _OPERATORS = {"add": "Add", "subtract": "Sub", "sub": "Sub", "multiply": "Mult",
 _OPERATORS |= {"pow": "Pow", "matmul": "MatMult", "neg": "USub"}
 
 
-def _term(node: ast.expr, names: Mapping[str, ast.expr], file: str) -> _Term:
+def _term(node: ast.expr, names: Mapping[str, ast.expr], is_module: Callable[[ast.expr], bool]) -> _Term:
     """An expression; names that stand for others are these."""
     head, read, method = "", list[ast.expr](), False
     if isinstance(node, ast.Name) and node.id in names:
-        return _term(names[node.id], {name: value for name, value in names.items() if name != node.id}, file)
+        return _term(names[node.id], {name: value for name, value in names.items() if name != node.id}, is_module)
     if isinstance(node, ast.BinOp):
         head, read = type(node.op).__name__, [node.left, node.right]
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
@@ -119,8 +114,8 @@ def _term(node: ast.expr, names: Mapping[str, ast.expr], file: str) -> _Term:
     elif isinstance(node, ast.Call):
         func = node.func
         name = func.attr if isinstance(func, ast.Attribute) else func.id if isinstance(func, ast.Name) else ""
-        method = isinstance(func, ast.Attribute) and not (ast.unparse(func.value) == "self" or is_module(func.value, file))
+        method = isinstance(func, ast.Attribute) and not (ast.unparse(func.value) == "self" or is_module(func.value))
         read = [func.value, *node.args] if method else list(node.args)  # type: ignore[attr-defined]
         head = _OPERATORS.get(name.strip("_"), name.strip("_"))
         read = [] if any(isinstance(each, ast.Starred) for each in read) else read[: 1 + (head != name and head != "USub")]
-    return _Term(head, node, tuple(_term(operand, names, file) for operand in read), method)
+    return _Term(head, node, tuple(_term(operand, names, is_module) for operand in read), method)

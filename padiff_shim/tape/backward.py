@@ -170,14 +170,7 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
     while natives or session.noted or waiting or late:
         if natives:
             if beyond:
-                # Paddle's engine ends the process where it comes to a PyLayer a second time, also with `retain_graph`
-                places = py_layers(natives)
-                if not met.isdisjoint(places):
-                    raise RuntimeError(
-                        "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) "
-                        "that was called outside: Paddle's engine cannot. Call it inside"
-                    )
-                met |= places
+                _walked_once(natives, met)
             # The entrances of leaves serve again; and what lies below a frontier may be reached in another turn once more, also by
             # nodes of Paddle's own that a later turn does not begin with.
             paddle_graph.run_backward(natives, grads, session.retain or returns, *path)
@@ -199,6 +192,17 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
             natives += [tensor for tensor, _ in late]
             grads += [grad for _, grad in late]
             late = []
+
+
+def _walked_once(natives: Sequence[Any], met: set[int]) -> None:
+    """Paddle's engine ends the process where it comes to a PyLayer a second time, also with ``retain_graph``."""
+    places = py_layers(natives)
+    if not met.isdisjoint(places):
+        raise RuntimeError(
+            "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) that was "
+            "called outside: Paddle's engine cannot. Call it inside"
+        )
+    met |= places
 
 
 _Reached = list[tuple[Any, torch.Tensor]]  # leaf twins with their gradients, from the one that was made first
@@ -492,13 +496,7 @@ class _Search:
             open_ = reached_without(self.cuts, [side for side, _ in noted])
             places = [place for place in places if edge(place[1]) in open_]
         roots = [side for side, _ in noted]
-        # Those that lead to inputs; not those below an only input, which Paddle prunes
-        if len(self.inputs) > 1 or not self.fronts or not self.sides[0]:
-            fronts = self.fronts
-        else:
-            ends = {edge(side) for side, _ in self.sides[0]}
-            open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
-            fronts = [side for side in self.fronts if edge(side) in open_]
+        fronts = self._fronts(roots)
         wanted = [side for _, side, _ in places] + fronts
         if not wanted:
             return [], []
@@ -517,6 +515,14 @@ class _Search:
                 if grad is not None:
                     deliver(side, self._for_paddle(grad, False), natives, native_grads)
         return natives, native_grads
+
+    def _fronts(self, roots: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Those that lead to inputs; not those below an only input, which Paddle prunes."""
+        if len(self.inputs) > 1 or not self.fronts or not self.sides[0]:
+            return self.fronts
+        ends = {edge(side) for side, _ in self.sides[0]}
+        open_ = reached_without(ends, [side for side in roots if edge(side) not in ends])
+        return [side for side in self.fronts if edge(side) in open_]
 
     def _for_paddle(self, grad: torch.Tensor, transposed: bool) -> Any:
         """A gradient as Paddle gets it: memory of its own, on the tape under ``create_graph``."""

@@ -110,6 +110,34 @@ class Operands:
         self.aliases.append(alias)
         return alias
 
+    def lay_out(self, arguments: Sequence[Any]) -> None:
+        """Note where a PyLayer was given which operand."""
+        inlets = {id(alias): inlet for alias, inlet in zip(self.aliases, self.inlets)}
+        for value in arguments:
+            tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if type(item) in TENSOR_TYPES]
+            if tensors:
+                self.slots.append([inlets.get(id(tensor)) for tensor in tensors])
+
+    def with_zeros(self, answer: Any) -> Any:
+        """What a PyLayer's backward returned; zeros for the None of an operand, at which Paddle's engine ends the process."""
+        grads = answer if isinstance(answer, tuple) else (answer,)
+
+        def filled(inlet: _Inlet | None, grad: Any) -> Any:
+            if inlet is None:
+                return grad
+            inlet.missing = grad is None
+            return to_paddle(torch.zeros_like(inlet.twin, memory_format=torch.contiguous_format).detach()) if grad is None else grad
+
+        return (
+            tuple(
+                [
+                    type(grad)(map(filled, slot, grad)) if isinstance(grad, (list, tuple)) else filled(slot[0], grad)
+                    for slot, grad in zip(self.slots, grads)
+                ]
+            )
+            + grads[len(self.slots) :]
+        )
+
     def led_to_by(self, results: Sequence[Any]) -> bool:
         """Keep only the operands that Paddle's graph leads to from the results of the call; whether there are any.
 
@@ -132,6 +160,14 @@ class Operands:
         other = Operands(shown=self.shown)
         other.aliases, other.inlets, other.sides = [*self.aliases], [*self.inlets], [*self.sides]
         return other
+
+    def pass_on(self) -> None:
+        """From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves."""
+        for inlet in self.inlets:
+            inlet.action = _PASSES_ON
+            if inlet.twin.is_leaf:
+                with torch.enable_grad():
+                    inlet.twin = inlet.twin.view_as(inlet.twin)
 
     @contextmanager
     def inlets_off(self) -> Iterator[None]:
@@ -316,10 +352,10 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        outs = tuple(map(as_result, cell.outs))  # a view has the strides of the same one in Torch
+        results = tuple(map(as_result, cell.outs))  # a view has the strides of the same one in Torch
         if cell.once:
-            ctx.save_for_backward(*outs)
-        return outs
+            ctx.save_for_backward(*results)
+        return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -438,24 +474,7 @@ def in_py_layer(original: Callable[..., Any]) -> Callable[..., Any]:
             returned: list[Any] = []
             _flatten(answer, returned)
             members.update({_node(grad): grad for grad in returned if on_tape([grad])})
-        # What a PyLayer's backward returned; zeros for the None of an operand, at which Paddle's engine ends the process
-        grads = answer if isinstance(answer, tuple) else (answer,)
-
-        def filled(inlet: _Inlet | None, grad: Any) -> Any:
-            if inlet is None:
-                return grad
-            inlet.missing = grad is None
-            return to_paddle(torch.zeros_like(inlet.twin, memory_format=torch.contiguous_format).detach()) if grad is None else grad
-
-        return (
-            tuple(
-                [
-                    type(grad)(map(filled, slot, grad)) if isinstance(grad, (list, tuple)) else filled(slot[0], grad)
-                    for slot, grad in zip(operands.slots, grads)
-                ]
-            )
-            + grads[len(operands.slots) :]
-        )
+        return operands.with_zeros(answer)
 
     return backward
 
@@ -472,13 +491,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     operands = Operands(shown=once)
     positional, named = _with_aliases(operands, args, kwargs)
     if once:
-        # Note where a PyLayer was given which operand
-        arguments = [*positional, *named.values()]
-        inlets = {id(alias): inlet for alias, inlet in zip(operands.aliases, operands.inlets)}
-        for value in arguments:
-            tensors = [item for item in (value if isinstance(value, (list, tuple)) else [value]) if type(item) in TENSOR_TYPES]
-            if tensors:
-                operands.slots.append([inlets.get(id(tensor)) for tensor in tensors])
+        operands.lay_out([*positional, *named.values()])
     return _results_on_tape(name, original(*positional, **named), operands, once=once)
 
 
@@ -499,12 +512,7 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
     if not wanting or not operands.led_to_by(wanting):
         return outs
     if (operands.twinless and any(led_to(wanting, operands.twinless))) or not all(map(has_twin, wanting)):
-        # From now on gradients that arrive go on to torch, whose engine begins at steps, not at leaves
-        for inlet in operands.inlets:
-            inlet.action = _PASSES_ON
-            if inlet.twin.is_leaf:
-                with torch.enable_grad():
-                    inlet.twin = inlet.twin.view_as(inlet.twin)
+        operands.pass_on()
         return outs
     ends = torch_ends(IslandCall(name, wanting, operands, once=once))
     results = list(map(sentinel, wanting, ends))

@@ -44,24 +44,30 @@ remove_grad_hook: Callable[..., Any] = paddle.Tensor._remove_grad_hook
 def use(**functions: Callable[..., Any]) -> None:
     """Called when the hooks are built, with the unpatched functions."""
     if "run_partial_grad" in functions:
-        # A partial backward that fails leaves nodes and tensors behind in Paddle, which the next one drops without the GIL
-        # If that were the last of a post hook of compare mode, the process would end; so they are kept until then
-        original = functions["run_partial_grad"]
-
-        def partial(*args: Any) -> Any:
-            try:
-                grads = original(*args)
-            except BaseException:
-                _unfinished[:] = [list(value) if isinstance(value, (list, tuple)) else value for value in args]
-                raise
-            _unfinished.clear()
-            return grads
-
-        functions["run_partial_grad"] = partial
+        functions["run_partial_grad"] = _keeping_arguments(functions["run_partial_grad"])
     globals().update(functions)
 
 
 _unfinished: list[Any] = []  # the arguments of a partial backward that failed
+
+
+def _keeping_arguments(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A partial backward that fails leaves nodes and tensors behind in Paddle, which the next one drops without the GIL.
+
+    If that were the last of a post hook of compare mode, the process would end; so they are kept until then.
+    """
+
+    @functools.wraps(original)
+    def partial(*args: Any) -> Any:
+        try:
+            grads = original(*args)
+        except BaseException:
+            _unfinished[:] = [list(value) if isinstance(value, (list, tuple)) else value for value in args]
+            raise
+        _unfinished.clear()
+        return grads
+
+    return partial
 
 
 def register_grad_hook(tensor: PaddleTensor, function: Callable[[Any], Any]) -> None:

@@ -17,6 +17,8 @@ from . import paddle_graph
 from .calls import TapeCall
 from .paddle_graph import LOCAL, copied, floats, place
 
+# ---- The torch tensor behind a Paddle tensor that wants gradients.
+#
 # A result of a substituted op is two things over the same memory: the Paddle tensor that the program holds, and its *twin*, the
 # torch tensor with torch's own graph behind it. The Paddle tensor is a *sentinel*: its Paddle node is one float wide and carries
 # a hook, so that whoever reaches it with Paddle's engine arrives at the twin; ``is_leaf``, ``stop_gradient`` and ``grad_fn`` are
@@ -189,19 +191,8 @@ class _Written(torch.autograd.Function):
         return grad, None
 
 
-def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
-    """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
-    node = grad_node(tensor)
-    behind = [] if node is None else node.next_functions
-    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == place(tiny)
-
-
-def taped(tensor: PaddleTensor) -> Taped | None:
-    """The tape record of a tensor, if it is on the tape now."""
-    record = attribute(tensor, TAPE)
-    if record is None or record.current(tensor):
-        return record
-    # The record of a tensor that was written through another one over its memory, or given other memory: its node is the same
+def _renewed(tensor: PaddleTensor, record: Taped) -> Taped | None:
+    """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
     if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
     if tensor.stop_gradient or not _led_by(tensor, record.made_of):
@@ -217,6 +208,21 @@ def taped(tensor: PaddleTensor) -> Taped | None:
     renewed.answers, renewed.outside = record.answers, record.outside
     set_attribute(tensor, TAPE, renewed)
     return renewed
+
+
+def _led_by(tensor: PaddleTensor, tiny: PaddleTensor) -> bool:
+    """Whether the node of a tensor is a sentinel of this float, and no other that Paddle has made since."""
+    node = grad_node(tensor)
+    behind = [] if node is None else node.next_functions
+    return len(behind) == 1 and behind[0] is not None and behind[0].node_ptr() == place(tiny)
+
+
+def taped(tensor: PaddleTensor) -> Taped | None:
+    """The tape record of a tensor, if it is on the tape now."""
+    record = attribute(tensor, TAPE)
+    if record is None or record.current(tensor):
+        return record
+    return _renewed(tensor, record)
 
 
 def taped_root(tensor: PaddleTensor) -> Taped | None:
@@ -454,12 +460,7 @@ class GradientPlace:
 def _begin(tensor: PaddleTensor, side: torch.Tensor, twins: LeafTwins, *, transposed: bool) -> torch.Tensor:
     """Make ``side`` a leaf of torch's graph whose gradient goes to ``tensor``."""
     side = side.requires_grad_()
-    entrance = paddle_graph.alias(tensor)
-    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
-    if 0 not in tensor.shape:
-        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
-        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
-    side._place = GradientPlace(entrance, frontier=not tensor.is_leaf, transposed=transposed)
+    side._place = GradientPlace(_entrance(tensor, side), frontier=not tensor.is_leaf, transposed=transposed)
     if not tensor.is_leaf:
         key = id(side)
         _frontiers[key] = weakref.ref(side, lambda gone: _frontiers.pop(key, None) if _frontiers.get(key) is gone else None)
@@ -471,6 +472,15 @@ def creation_number(side: torch.Tensor) -> int:
     """The higher the later it was made; 0 where a leaf of torch's graph stands for no tensor of Paddle's."""
     place = getattr(side, "_place", None)
     return 0 if place is None else place.number
+
+
+def _entrance(tensor: PaddleTensor, side: torch.Tensor) -> Any:
+    entrance = paddle_graph.alias(tensor)
+    # What a hook hands back without elements is dropped by Paddle's engine, which is then started with it.
+    if 0 not in tensor.shape:
+        copied(floats(side)[1], side.dtype)._share_underline_tensor_to(entrance)
+        paddle_graph.register_grad_hook(entrance, functools.partial(_exchanged, id(side)))
+    return entrance
 
 
 def _exchanged(key: int, tiny: PaddleTensor) -> Any:

@@ -164,8 +164,10 @@ def _run_as_written(answer: Bitwise, search: OriginSearch, changed: Counts) -> C
         return counts if answer.patches and whole and counts is not None else changed
     good, least = list[Patch](), search.identical(search.natural)
     for patch in (*answer.patches, *answer.patches):  # what one makes equal may show behind another alone
+        if patch in good:
+            continue
         counts = counted([*good, patch])
-        if patch not in good and counts is not None and counts != least and _reach(counts, least):
+        if counts is not None and counts != least and _reach(counts, least):
             good.append(patch)
             least = counts
     for place, origin in enumerate(answer.origins):
