@@ -130,6 +130,7 @@ def described(results):
 
 
 @pytest.mark.compat
+@pytest.mark.avx512
 @needs("incubate.nn.functional.fused_rms_norm")
 @pytest.mark.parametrize("mode", ["reference", "compare", "carry"])
 @pytest.mark.parametrize("name", ["fused_layer_norm", "fused_rms_norm"])
