@@ -322,21 +322,7 @@ class Kernels:
         """Both kernels as functions of the operands that are tensors, for results without a bound."""
         places = [index for index, side in enumerate(self.operands) if isinstance(side, torch.Tensor)]
         if self.results is None:
-            # All results as a formula of the operands at these places
-            def formula(*tensors: torch.Tensor, chosen: Sequence[int], run: Run = self.meaning) -> list[torch.Tensor]:
-                sides = list(self.operands)
-                for place, tensor in zip(places, tensors):
-                    sides[place] = tensor
-                everything = flat(run(*sides))
-                return [everything[position] for position in chosen]
-
-            outs = {
-                p: out
-                for p, out in enumerate(self.outs)
-                if isinstance(out, torch.Tensor) and (out.is_floating_point() or out.is_complex())
-            }
-            elements, operands = sum(out.numel() for out in outs.values()), [self.operands[place] for place in places]
-            self.results = JointFormula(formula, operands, list(outs), elements, self.like, self._traces((), ()))
+            self.results = self._results_of(places)
         results = self.results
 
         def torch_kernel(*tensors: torch.Tensor, run: Run = self.meaning) -> torch.Tensor:
@@ -383,6 +369,24 @@ class Kernels:
             return self.places.traces.of(key)
         except TypeError:  # an attribute of no hashable kind
             return Traces()
+
+    def _results_of(self, places: Sequence[int]) -> JointFormula:
+        """All results as a formula of the operands at these places."""
+
+        def formula(*tensors: torch.Tensor, chosen: Sequence[int], run: Run = self.meaning) -> list[torch.Tensor]:
+            sides = list(self.operands)
+            for place, tensor in zip(places, tensors):
+                sides[place] = tensor
+            everything = flat(run(*sides))
+            return [everything[position] for position in chosen]
+
+        outs = {
+            p: out
+            for p, out in enumerate(self.outs)
+            if isinstance(out, torch.Tensor) and (out.is_floating_point() or out.is_complex())
+        }
+        elements, operands = sum(out.numel() for out in outs.values()), [self.operands[place] for place in places]
+        return JointFormula(formula, operands, list(outs), elements, self.like, self._traces((), ()))
 
     def gradients_of(
         self,

@@ -55,20 +55,7 @@ def before(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any])
     one_node = not door.op.operands and door.entry.pairs is None and (not door.python or door.transposed is not None)
     if NODE_HOOKS and one_node and not subject.lacks:
         return args, kwargs
-    # The arguments with an alias in the place of every operand that wants a gradient
-    needs = subject.inputs.needs
-    givens = [subject.inputs.paddle[index] for index in needs]
-    if len({id(operand) for operand in givens}) < len(givens):
-        return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
-    with autocast_off():
-        aliases = [paddle_graph.alias(operand) for operand in givens]
-    subject.comparison.run.warn(ALIASED)
-    subject.replay = args, kwargs
-    for index, alias in zip(needs, aliases):
-        paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
-    subject.aliased = True
-    exchange = {id(operand): alias for operand, alias in zip(givens, aliases)}
-    return exchanged_in(args, kwargs, exchange)
+    return of_operands(subject, args, kwargs)
 
 
 def between(subject: ComparedCall, result: Any) -> Any:
@@ -537,6 +524,23 @@ ALIASED = logged(
     "gradients of some calls were observed through aliases: sums of three or more gradients may be added in another order"
 )
 MIXED = logged("a gradient and second derivatives of its call arrive as one sum")
+
+
+def of_operands(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with an alias in the place of every operand that wants a gradient."""
+    needs = subject.inputs.needs
+    givens = [subject.inputs.paddle[index] for index in needs]
+    if len({id(operand) for operand in givens}) < len(givens):
+        return args, kwargs  # one tensor twice: an alias would see the sum of both gradients
+    with autocast_off():
+        aliases = [paddle_graph.alias(operand) for operand in givens]
+    subject.comparison.run.warn(ALIASED)
+    subject.replay = args, kwargs
+    for index, alias in zip(needs, aliases):
+        paddle_graph.register_silent_hook(alias, _on_alias, subject, index)
+    subject.aliased = True
+    exchange = {id(operand): alias for operand, alias in zip(givens, aliases)}
+    return exchanged_in(args, kwargs, exchange)
 
 
 def _on_alias(subject: ComparedCall, index: int, grad: Any) -> Any:

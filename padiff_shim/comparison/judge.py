@@ -442,15 +442,7 @@ class Consequences:
 
     def _save(self, record: dict[str, Any], tensors: Mapping[str, Any]) -> None:
         """Keep the operands of a serious call, for a script that shows it alone."""
-        arrays: dict[str, np.ndarray] = {}  # with their strides; bfloat16 as raw uint16
-        for name, value in tensors.items():
-            for label, tensor in (
-                [(f"{name}[{i}]", t) for i, t in enumerate(value)] if isinstance(value, (list, tuple)) else [(name, value)]
-            ):
-                if isinstance(tensor, torch.Tensor):
-                    tensor = tensor.detach().cpu()
-                    raw = tensor.view(TORCH_DTYPES["uint16"]) if tensor.dtype is torch.bfloat16 else tensor
-                    arrays[label] = raw.numpy()
+        arrays = dict(_arrays(tensors))
         if sum(array.nbytes for array in arrays.values()) > KEEP_BYTES:
             return
         if self.keep > 0:
@@ -460,3 +452,17 @@ class Consequences:
         if apart(record):
             self._giving_way.append(record)
         self.run.recorder.save_inputs(record, arrays)  # says itself where it cannot
+
+
+def _arrays(tensors: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
+    """Tensors as NumPy arrays with their strides; bfloat16 as raw uint16."""
+    arrays = []
+    for name, value in tensors.items():
+        for label, tensor in (
+            [(f"{name}[{i}]", t) for i, t in enumerate(value)] if isinstance(value, (list, tuple)) else [(name, value)]
+        ):
+            if isinstance(tensor, torch.Tensor):
+                tensor = tensor.detach().cpu()
+                raw = tensor.view(TORCH_DTYPES["uint16"]) if tensor.dtype is torch.bfloat16 else tensor
+                arrays.append((label, raw.numpy()))
+    return arrays

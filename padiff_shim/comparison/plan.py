@@ -263,19 +263,8 @@ def measure(sampling: Sampling, frame: Frame) -> None:
     """
     if CPU_ALONE and sampling.clock is time.perf_counter:
         sampling.clock = time.thread_time
-    operands = paddle.zeros([1]), paddle.zeros([1])
-    sampling.entry = _idly(
-        frame,
-        lambda: (
-            _seconds(sampling.clock, 100, paddle._C_ops.add, *operands) - _seconds(sampling.clock, 100, paddle_graph.add, *operands)
-        ),
-    )
-    # What it costs that a call of a layer is noted; Paddle's own way into a layer, which is short, is in it
-    layer, operand = paddle.nn.Identity(), paddle.zeros([1])
-    sampling.layer = _idly(
-        frame, lambda: _seconds(sampling.clock, 50, layer, operand) - _seconds(sampling.clock, 50, layer.forward, operand)
-    )
-    sampling.engine = seconds_of_backward(frame, sampling.clock)
+    sampling.entry = seconds_of_entry(frame, sampling.clock)
+    sampling.layer, sampling.engine = seconds_of_layer(frame, sampling.clock), seconds_of_backward(frame, sampling.clock)
 
 
 class _Asleep:
@@ -314,6 +303,12 @@ def _seconds(clock: Callable[[], float], calls: int, function: Callable[..., Any
     return (clock() - began) / calls
 
 
+def seconds_of_layer(frame: Frame, clock: Callable[[], float]) -> float:
+    """What it costs that a call of a layer is noted; Paddle's own way into a layer, which is short, is in it."""
+    layer, operand = paddle.nn.Identity(), paddle.zeros([1])
+    return _idly(frame, lambda: _seconds(clock, 50, layer, operand) - _seconds(clock, 50, layer.forward, operand))
+
+
 def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 10) -> float:
     """What it costs that a backward is led through its hook. 0 while tensors are on the tape: their backward has another way."""
     if alive():
@@ -335,6 +330,14 @@ def seconds_of_backward(frame: Frame, clock: Callable[[], float], calls: int = 1
     with paddle.enable_grad():
         engine = paddle.base.core.eager.run_backward
         return _idly(frame, lambda: (measured(engine) - measured(paddle_graph.run_backward)) / calls)
+
+
+def seconds_of_entry(frame: Frame, clock: Callable[[], float]) -> float:
+    """What it costs to be led into a hook of ``frame`` that stands idle, and out of it."""
+    operands = paddle.zeros([1]), paddle.zeros([1])
+    return _idly(
+        frame, lambda: _seconds(clock, 100, paddle._C_ops.add, *operands) - _seconds(clock, 100, paddle_graph.add, *operands)
+    )
 
 
 # ---- The flow of one compared call.
@@ -607,12 +610,7 @@ class Comparison(NativeCalls):
         """The record of one result of a call, which Paddle made with the arguments ``call``."""
         native = to_torch(shown)
         if fault_injection.PLANTED and position == first_judged(subject.door.op):
-            # Both first results with the faults applied that `padiff_shim.testing` planted
-            layer, values = subject.layer, subject.values()
-            changed = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, values)
-            if changed is not native:
-                native.copy_(changed)  # the program goes on with it
-            reference = fault_injection.spoil(reference, subject.door, Side.TORCH, layer, values)
+            native, reference = self.spoiled(subject, native, reference)
         case = Result(subject, position, native, reference, call)
         if self.shadow is not None:
             case.extra = self.shadow.forward(subject, position, shown, reference)
@@ -620,6 +618,14 @@ class Comparison(NativeCalls):
         if self.carries_torch and native.shape == reference.shape and native.dtype == reference.dtype:
             native.copy_(reference)
         return record
+
+    def spoiled(self, subject: ComparedCall, native: torch.Tensor, reference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
+        layer, values = subject.layer, subject.values()
+        changed = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, values)
+        if changed is not native:
+            native.copy_(changed)  # the program goes on with it
+        return native, fault_injection.spoil(reference, subject.door, Side.TORCH, layer, values)
 
     def spoiled_gradient(
         self, subject: ComparedCall, operand: int, native: torch.Tensor, reference: torch.Tensor

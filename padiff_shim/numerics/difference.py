@@ -31,12 +31,7 @@ class Peaks(NamedTuple):
         if length == 1:
             places, sizes = _every(flat.size), flat.copy()
         else:
-            # Position of the largest element of each block
-            count = flat.size // length
-            places = flat[: count * length].reshape(count, length).argmax(axis=1)
-            places += np.arange(0, count * length, length)
-            if count * length < flat.size:
-                places = np.append(places, count * length + flat[count * length :].argmax())
+            places = block_peaks(flat, length)
             sizes = flat[places]
         return cls(places + low if low else places, sizes)
 
@@ -61,6 +56,16 @@ def _every(count: int) -> Array:
 def block_length(count: int) -> int:
     """Length of the blocks that give one candidate each: about 256 blocks; every element of a small tensor is a candidate."""
     return 1 if count <= 1024 else min(max(count // 256, 64), 2048)
+
+
+def block_peaks(flat: Array, length: int) -> Array:
+    """Position of the largest element of each block."""
+    count = flat.size // length
+    places = flat[: count * length].reshape(count, length).argmax(axis=1)
+    places += np.arange(0, count * length, length)
+    if count * length < flat.size:
+        places = np.append(places, count * length + flat[count * length :].argmax())
+    return places
 
 
 # ---- Whole tensors in pieces that stay in a core's own cache, with buffers that are kept between calls.

@@ -145,6 +145,16 @@ def _caused(
     judged: Judgement, formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, variants: Mapping[str, Variant]
 ) -> Judgement:
     """The judgement with the name of a variant that gives the whole tensor, if there is one."""
+    proven = explained(judged, formula, paddle, torch_, _alternatives(formula, variants, judged.hypothesis))
+    if proven is not None:
+        return proven
+    if judged.hypothesis in variants and PARTLY not in judged.modifiers:  # the sample fits it, and some element does not
+        return replace(judged, modifiers=(*judged.modifiers, PARTLY))
+    return judged
+
+
+def _alternatives(formula: Formula, variants: Mapping[str, Variant], first: str | None) -> list[Alternative]:
+    """Other formulas of the same operands, each with a bound of its own; ``first``: the one to begin with."""
 
     def measure(kernel: Kernel) -> Formula:
         other = Formula.of(kernel, formula.inputs, formula.dtype, formula.seed)
@@ -153,15 +163,10 @@ def _caused(
         return other
 
     chosen = _of_dtype(variants, formula.dtype)
-    chosen.sort(key=lambda pair: pair[0] != judged.hypothesis)
+    chosen.sort(key=lambda pair: pair[0] != first)
     alternatives = [Alternative(name, variant.precision, partial(measure, variant.kernel)) for name, variant in chosen]
     on_the_way = [Alternative("range", True, formula.without_squares)] if formula.finite() else []
-    proven = explained(judged, formula, paddle, torch_, [*alternatives, *on_the_way])
-    if proven is not None:
-        return proven
-    if judged.hypothesis in variants and PARTLY not in judged.modifiers:  # the sample fits it, and some element does not
-        return replace(judged, modifiers=(*judged.modifiers, PARTLY))
-    return judged
+    return [*alternatives, *on_the_way]
 
 
 def _formula(
@@ -255,7 +260,15 @@ def _real(kernel: Kernel) -> Kernel:
 
 
 def _judged(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:
-    # The verdict, with a better bound as long as it is not harmless
+    judgement = _patiently(formula, paddle, torch_, rng, audit)
+    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity or not formula.kernel.jumps:
+        return judgement  # beyond the bounds, which hold all jumps
+    settled = settle_steps(formula, paddle, torch_, judgement)
+    return settled if judgement.verdict in QUIET or settled.verdict is Verdict.TIE else judgement
+
+
+def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:
+    """The verdict, with a better bound as long as it is not harmless."""
     judgement = None
     for runs in RUNS:
         formula.probe(runs)
@@ -269,10 +282,7 @@ def _judged(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: n
     if formula.dtype == torch.float64 and judgement.verdict not in QUIET:
         reason = logged("{reason}; the oracle is Torch's formula in float64, other steps where it has any", reason=judgement.reason)
         judgement = replace(judgement, reason=reason)
-    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity or not formula.kernel.jumps:
-        return judgement  # beyond the bounds, which hold all jumps
-    settled = settle_steps(formula, paddle, torch_, judgement)
-    return settled if judgement.verdict in QUIET or settled.verdict is Verdict.TIE else judgement
+    return judgement
 
 
 def _settled(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -203,15 +203,7 @@ def explain(sample: Trial, errors: Errors, other: Errors) -> Explained | None:
     first = _candidates(sample, _screened(sample, named, errors), sample.staged, sample.value, errors.signed)
     accepted = [fit for fit in first if _accepted(sample, errors, other, fit)]
     if accepted:
-        close = [fit for fit in accepted if fit.left <= 2.0 * accepted[0].left + 0.1]
-        best = close[0]
-        if best.hypothesis.name.startswith("fp16"):
-            # Both keep 11 bits and differ in range only, so either may fit better by accident: one of them has to be named always.
-            twin = best.hypothesis.name.replace("fp16", "tf32", 1)
-            best = next((fit for fit in close if fit.hypothesis.name == twin), best)
-        others = tuple(fit.hypothesis.name for fit in close if fit is not best)
-        own = best.hypothesis
-        return Explained(own.name, own.precision, others, best.value, best.evaluation, own.change, full=own.full)
+        return _explained(accepted)
     for fit in first[:2]:
         if fit.staged is None:
             continue
@@ -249,6 +241,18 @@ def _screened(sample: Trial, named: list[Hypothesis], errors: Errors) -> list[Hy
     fits = _candidates(few, [h for h in named if h.full is None], few.staged, sample.value[part], errors.signed[part], 0.5, 3.0)
     names = {fit.hypothesis.name for fit in fits}
     return [h for h in named if h.full is not None or h.name in names]
+
+
+def _explained(fits: list[_Fit]) -> Explained:
+    close = [fit for fit in fits if fit.left <= 2.0 * fits[0].left + 0.1]
+    best = close[0]
+    if best.hypothesis.name.startswith("fp16"):
+        # Both keep 11 bits and differ in range only, so either may fit better by accident: one of them has to be named always.
+        twin = best.hypothesis.name.replace("fp16", "tf32", 1)
+        best = next((fit for fit in close if fit.hypothesis.name == twin), best)
+    others = tuple(fit.hypothesis.name for fit in close if fit is not best)
+    own = best.hypothesis
+    return Explained(own.name, own.precision, others, best.value, best.evaluation, own.change, full=own.full)
 
 
 def _candidates(
@@ -510,22 +514,7 @@ def explained(
     inside = not odd and judged.side in results  # of the bound, and much worse than the other one
     if inside:
         odd = {judged.side: results[judged.side]}
-    # The first alternative for each side's result that gives it, and says more of it than the formula does
-    # `doubtful`: the result may be the formula's, rounded, or at a tie: a formula that rounds worse says nothing of it
-    doubtful = inside or judged.verdict is Verdict.UNVERIFIED
-    causes: dict[Side, Alternative] = {}
-    for other in alternatives:
-        if len(causes) == len(odd):
-            break
-        try:
-            measured = other.measure()
-        except Exception as error:  # it is about other arguments
-            let_pass(error)
-            continue
-        if measured.shape == formula.shape:
-            for side, result in odd.items():
-                if side not in causes and fits(measured, result) and _tells(measured, formula, result, doubtful):
-                    causes[side] = other
+    causes = _causes(odd, formula, alternatives, inside or judged.verdict is Verdict.UNVERIFIED)
     if not odd or len(causes) < len(odd):
         return None
     side = judged.side if judged.side in causes else next(iter(odd))
@@ -546,6 +535,29 @@ def explained(
         reason=judged.reason,
     )
     return replace(judged, verdict=verdict, side=side, hypothesis=cause.name, alternatives=(), modifiers=(), reason=reason)
+
+
+def _causes(
+    odd: Mapping[Side, torch.Tensor], formula: Formula, alternatives: Iterable[Alternative], doubtful: bool
+) -> dict[Side, Alternative]:
+    """The first alternative for each side's result that gives it, and says more of it than the formula does.
+
+    ``doubtful``: the result may be the formula's, rounded, or at a tie: a formula that rounds worse says nothing of it.
+    """
+    causes: dict[Side, Alternative] = {}
+    for other in alternatives:
+        if len(causes) == len(odd):
+            break
+        try:
+            measured = other.measure()
+        except Exception as error:  # it is about other arguments
+            let_pass(error)
+            continue
+        if measured.shape == formula.shape:
+            for side, result in odd.items():
+                if side not in causes and fits(measured, result) and _tells(measured, formula, result, doubtful):
+                    causes[side] = other
+    return causes
 
 
 NEARER, LOOSER = 2.0, 3.0  # times; measured bounds of one formula that is spelled in two ways differ by less

@@ -207,6 +207,12 @@ class JointResult:
         known = self.together.traces[True]
         return known is not None and self.index in known.trusted and not known.indexed
 
+    def trust(self) -> None:
+        """The steps give this result."""
+        traced = self.together.steps(True)[1]
+        if traced is not None:
+            traced.trusted.add(self.index)
+
     def exact(self) -> torch.Tensor:
         """In float64."""
         return self._shown(self.together.exact()[self.index])
@@ -291,10 +297,7 @@ class Formula(Quantity):
         other = self.kernel.in_steps()
         self._apart = other is not None and _alike(self.value, other)
         if self._apart:
-            # The steps give this result
-            traced = self.kernel.together.steps(True)[1]
-            if traced is not None:
-                traced.trusted.add(self.kernel.index)
+            self.kernel.trust()
         return self._apart
 
     @property
@@ -359,13 +362,16 @@ class Formula(Quantity):
             self._measure("zeros", size, runs, 1.0)
             self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moved("step") + STEEPEST * size.zeros)
         if self.finite():
-            # Outputs that depend on numbers that left the range of float64 on the way: there the oracle proves nothing
-            lost = torch.zeros_like(self.value, dtype=torch.bool)
-            for number in (1e120, 1e150):
-                other, _ = self.kernel.moved(noise.MoveSize(unit=2.0**-53, beyond=number), self.seed, apart=self.apart)
-                near = self.value.isfinite() & ((other - self.value).abs() <= self._moved("step") + SAME * self.value.abs())
-                lost |= ~(near | equal_in_value(other, self.value))
-            self._give_up(lost)
+            self._give_up(self._beyond())
+
+    def _beyond(self) -> torch.Tensor:
+        """Outputs that depend on numbers that left the range of float64 on the way: there the oracle proves nothing."""
+        lost = torch.zeros_like(self.value, dtype=torch.bool)
+        for number in (1e120, 1e150):
+            other, _ = self.kernel.moved(noise.MoveSize(unit=2.0**-53, beyond=number), self.seed, apart=self.apart)
+            near = self.value.isfinite() & ((other - self.value).abs() <= self._moved("step") + SAME * self.value.abs())
+            lost |= ~(near | equal_in_value(other, self.value))
+        return lost
 
     def without_squares(self) -> Formula:
         """The same without a bound where an operand, or a number on the way, has a square beyond the range."""
@@ -384,7 +390,7 @@ class Formula(Quantity):
         for number in range(done, runs):
             result, traits = self._run(name, size, number)
             if self._apart is None:  # the first run: steps of earlier calls are trusted as long as they come near the value
-                if (result.double() - self.value).abs_().max().item() <= SAME * self._largest if result.numel() else True:
+                if self._is_near(result):
                     self._apart = True
                 else:
                     self._looked_apart()
@@ -405,6 +411,10 @@ class Formula(Quantity):
 
     def _run(self, name: str, size: noise.MoveSize, number: int) -> tuple[torch.Tensor, Traits]:
         return self.kernel.moved(size, self.seed + 7919 * number + sum(map(ord, name)), apart=self.apart)
+
+    def _is_near(self, moved: torch.Tensor) -> bool:
+        """What is moved no further was computed by the formula's own steps."""
+        return (moved.double() - self.value).abs_().max().item() <= SAME * self._largest if moved.numel() else True
 
     @functools.cached_property
     def _largest(self) -> float:

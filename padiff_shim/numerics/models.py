@@ -365,19 +365,7 @@ class Product(RoundingModel):
             return None
         if product.addend is not None and name == product.addend[0]:
             target, labels = product.addend[1:]
-            # beta times the gradient, summed over the axes along which an addend (a bias) was broadcast
-            listed = Labelled({}, product.out, beta=product.beta)
-            return build(
-                (target.shape, labels),
-                target.dtype,
-                {"x": (grad, product.out)},
-                formulas.SUM,
-                attrs={"beta": product.beta},
-                factor="beta",
-                named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
-                orders=sequential,
-                sums=1,
-            )
+            return _sum_of_gradient(target, labels, grad, product.out, product.beta)
         if name not in product.factors:
             return None
         target, labels = product.factors[name]
@@ -425,6 +413,22 @@ def transposed(
 def _scalars(dtype: torch.dtype, product: Labelled) -> list[Hypothesis]:
     factors = [name for name in ("alpha", "beta") if getattr(product, name) != 1.0]
     return [*numbers(dtype, *factors), *(setting(f"{name}-ignored", **{name: 1.0}) for name in factors)]
+
+
+def _sum_of_gradient(target: torch.Tensor, labels: Labels, grad: torch.Tensor, out: Labels, beta: float) -> Quantity:
+    """beta times the gradient, summed over the axes along which an addend (a bias) was broadcast."""
+    listed = Labelled({}, out, beta=beta)
+    return build(
+        (target.shape, labels),
+        target.dtype,
+        {"x": (grad, out)},
+        formulas.SUM,
+        attrs={"beta": beta},
+        factor="beta",
+        named=lambda: _scalars(target.dtype, listed) + precision(target.dtype, ("x",)) + dropped(("x",)),
+        orders=sequential,
+        sums=1,
+    )
 
 
 def _batch(ndim: int) -> Labels:

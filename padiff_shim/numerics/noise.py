@@ -151,13 +151,7 @@ class RoundedSteps(StepsApart):
             return func(*args, **kwargs)
         terms_of = None if self._cancelling else steps.CANCELLING.get(func)
         if terms_of is not None:
-            # A step by larger terms; inside of them the step itself is not taken so again
-            self._cancelling = True
-            try:
-                with self:
-                    return terms_of(*args, **kwargs)
-            finally:
-                self._cancelling = False
+            return self._in_terms(terms_of, args, kwargs)
         self.normwise |= kind is steps.NORMWISE
         self.mixed |= steps.mixed(kind, func)
         sums = terms = reach = None
@@ -189,6 +183,15 @@ class RoundedSteps(StepsApart):
     def note(self, place: int, terms: float) -> None:
         """The sums in the step's result at this place have so many terms."""
         self.terms = max(self.terms, terms)
+
+    def _in_terms(self, terms_of: Callable[..., torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor:
+        """A step by larger terms; inside of them the step itself is not taken so again."""
+        self._cancelling = True
+        try:
+            with self:
+                return terms_of(*args, **kwargs)
+        finally:
+            self._cancelling = False
 
     def _sums(self, kind: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """The sum of the terms' magnitudes behind each output, and how many they are."""

@@ -148,8 +148,11 @@ def normal_cdf(x: Array) -> Array:
     if x.dtype == np.float64:
         return 0.5 * torch.special.erfc(torch.from_numpy(np.ascontiguousarray(x * -math.sqrt(0.5)))).numpy().reshape(x.shape)
     half = np.asarray(0.5, x.dtype)
-    # erf by its series of positive terms, 2/sqrt(pi) exp(-z^2) sum 2^n z^(2n+1) / (2n+1)!! (Abramowitz and Stegun 7.1.6)
-    z = x / np.sqrt(np.asarray(2, x.dtype))
+    return half + half * _erf(x / np.sqrt(np.asarray(2, x.dtype)))
+
+
+def _erf(z: Array) -> Array:
+    """erf by its series of positive terms, 2/sqrt(pi) exp(-z^2) sum 2^n z^(2n+1) / (2n+1)!! (Abramowitz and Stegun 7.1.6)."""
     size = np.minimum(np.abs(z), np.asarray(7, z.dtype))  # erfc(7) = 4e-23 is below the roundoff of any long double
     term = size.copy()
     total = size.copy()
@@ -158,7 +161,7 @@ def normal_cdf(x: Array) -> Array:
         term = term * square / (2 * n + 1)
         total = total + term
     pi = 4 * np.arctan(np.asarray(1, z.dtype))
-    return half + half * (np.sign(z) * (2 / np.sqrt(pi)) * np.exp(-size * size) * total)
+    return np.sign(z) * (2 / np.sqrt(pi)) * np.exp(-size * size) * total
 
 
 def normal_pdf(x: Array) -> Array:

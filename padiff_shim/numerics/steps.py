@@ -73,19 +73,22 @@ def _incomplete(a: torch.Tensor, x: torch.Tensor, complement: bool, kernel: Any)
     if not common.size:
         return result
     with np.errstate(all="ignore"):
-        # P, or with `complement` Q: the series below a + 1, the continued fraction above (Numerical Recipes, 6.2)
-        a = wide_a[common]
-        x = wide_x[common]
-        value, series = np.empty_like(a), x < a + 1
-        low, high = (a[series], x[series]), (a[~series], x[~series])
-        power, rest = _power(*low), _rest(*low)
-        # Of small a both P and x^a / gamma(a + 1) are 1 but for a small part, which is added up by itself.
-        value[series] = -(np.expm1(power) + np.exp(power) * rest) if complement else np.exp(power) * (1 + rest)
-        above = np.exp(_power(*high)) * _fraction(*high)
-        value[~series] = above if complement else 1 - above
+        value = _regularised(wide_a[common], wide_x[common], complement)
     flat = result.reshape(-1).clone()
     flat[torch.from_numpy(common).to(flat.device)] = torch.from_numpy(value.astype(np.float64)).to(flat.device)
     return flat.reshape(shape)
+
+
+def _regularised(a: Array, x: Array, complement: bool) -> Array:
+    """P, or with ``complement`` Q: the series below a + 1, the continued fraction above (Numerical Recipes, 6.2)."""
+    value, series = np.empty_like(a), x < a + 1
+    low, high = (a[series], x[series]), (a[~series], x[~series])
+    power, rest = _power(*low), _rest(*low)
+    # Of small a both P and x^a / gamma(a + 1) are 1 but for a small part, which is added up by itself.
+    value[series] = -(np.expm1(power) + np.exp(power) * rest) if complement else np.exp(power) * (1 + rest)
+    above = np.exp(_power(*high)) * _fraction(*high)
+    value[~series] = above if complement else 1 - above
+    return value
 
 
 def _power(a: Array, x: Array) -> Array:
@@ -97,7 +100,19 @@ def _power(a: Array, x: Array) -> Array:
     large = a >= LARGE
     apart = np.where(large, (x - a) / a, 0)
     pi = 4 * np.arctan(np.ones((), a.dtype))
-    # log gamma(a + 1): of small a by its Taylor series, of others by that of a number above LARGE
+    return np.where(
+        large, a * (np.log1p(apart) - apart) - _stirling(a) - np.log(2 * pi * a) / 2, a * np.log(x) - x - _log_gamma_of_next(a)
+    )
+
+
+def _stirling(a: Array) -> Array:
+    """log gamma(a + 1) - (a log(a) - a + log(2 pi a) / 2), of large a."""
+    return sum((np.asarray(up, a.dtype) / down * a ** (-2 * k - 1) for k, (up, down) in enumerate(STIRLING)), np.zeros_like(a))
+
+
+def _log_gamma_of_next(a: Array) -> Array:
+    """log gamma(a + 1): of small a by its Taylor series, of others by that of a number above LARGE."""
+    pi = 4 * np.arctan(np.ones((), a.dtype))
     high = a + LARGE
     shifted = high * np.log(high) - high + np.log(2 * pi * high) / 2 + _stirling(high)
     for step in range(1, int(LARGE) + 1):
@@ -106,16 +121,7 @@ def _power(a: Array, x: Array) -> Array:
     for k in range(24, 2, -1):
         taylor = (taylor + (-1) ** k * ZETA[k] / k) * a
     taylor = ((taylor + pi * pi / 12) * a - np.longdouble("0.577215664901532860606512090082402431")) * a
-    return np.where(
-        large,
-        a * (np.log1p(apart) - apart) - _stirling(a) - np.log(2 * pi * a) / 2,
-        a * np.log(x) - x - np.where(a < 0.1, taylor, shifted),
-    )
-
-
-def _stirling(a: Array) -> Array:
-    """log gamma(a + 1) - (a log(a) - a + log(2 pi a) / 2), of large a."""
-    return sum((np.asarray(up, a.dtype) / down * a ** (-2 * k - 1) for k, (up, down) in enumerate(STIRLING)), np.zeros_like(a))
+    return np.where(a < 0.1, taylor, shifted)
 
 
 def _rest(a: Array, x: Array) -> Array:

@@ -140,9 +140,32 @@ def adamax(b: Batch) -> None:
 _MU_BASE = 0.96  # of NAdam's momentum schedule, in both frameworks
 
 
+def _steps_of_nadam(b: Batch) -> list[int]:
+    """How many steps there were. Torch's momentum schedule needs them also when beta's power has gone, which tells no more of them.
+
+    They are counted on then, while the averages are those that the last update has left: a checkpoint from beyond that point
+    does not tell how many there were.
+    """
+    done = []
+    for item, (step, ended) in zip(b.items, _exponents(b, single(b.beta2), "beta2_pow")):
+        if ended and b.beta2:
+            if item.left is None or item.left != _averages(item):
+                raise StayNative(reasons.POWER_GONE)
+            step = int(item.count.item())
+        done.append(step)
+    return done
+
+
 def _averages(item: Item) -> tuple[float, float]:
     """What tells an optimizer's averages from those of another step."""
     return item.tensors["moment1"].sum().item(), item.tensors["moment2"].sum().item()
+
+
+def _remember_where_powers_end(b: Batch, done: Sequence[int]) -> None:
+    """What an update left behind ``done`` steps, where the powers tell no more of the next one."""
+    for item, steps, (_, ended) in zip(b.items, done, _exponents(b, single(b.beta2), "beta2_pow")):
+        item.left = _averages(item) if ended else None
+        item.count = torch.tensor(steps + 1.0) if ended else None
 
 
 def _nadam_of_paddle(b: Batch) -> None:
@@ -195,16 +218,7 @@ def _go_on_as_nadam(b: Batch) -> None:
 )
 def nadam(b: Batch) -> None:
     """Torch's products are made again; Paddle's go on as its kernel would leave them."""
-    # How many steps there were. Torch's momentum schedule needs them also when beta's power has gone, which tells no more of them.
-    # They are counted on then, while the averages are those that the last update has left: a checkpoint from beyond that point does
-    # not tell how many there were
-    done = []
-    for item, (step, ended) in zip(b.items, _exponents(b, single(b.beta2), "beta2_pow")):
-        if ended and b.beta2:
-            if item.left is None or item.left != _averages(item):
-                raise StayNative(reasons.POWER_GONE)
-            step = int(item.count.item())
-        done.append(step)
+    done = _steps_of_nadam(b)
     products = mu_products(b.beta1, b.momentum_decay)
     _nadam.nadam(
         b.param, b.grad, b.moment1, b.moment2, [products.before(steps + 1) for steps in done], _counts(b, done),
@@ -212,10 +226,7 @@ def nadam(b: Batch) -> None:
         foreach=b.foreach,
     )  # fmt: skip
     _go_on_as_nadam(b)
-    # What an update left behind `done` steps, where the powers tell no more of the next one
-    for item, steps, (_, ended) in zip(b.items, done, _exponents(b, single(b.beta2), "beta2_pow")):
-        item.left = _averages(item) if ended else None
-        item.count = torch.tensor(steps + 1.0) if ended else None
+    _remember_where_powers_end(b, done)
 
 
 def _following_rho(beta2: float, rho: float, power: float, dtype: torch.dtype) -> float:

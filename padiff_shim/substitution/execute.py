@@ -136,12 +136,7 @@ class Substitution:
             if not out_tensor.requires_grad:
                 if self.unused(position):
                     return new_result(out_tensor, operands)
-                # A result without a gradient of its own (indices, a mask) beside `wanting`, which has one: in Paddle both have one
-                # node
-                if out_tensor.is_floating_point():
-                    result = taped_result(ZerosBehind.apply(own(out_tensor.detach(), operands), wanting))
-                else:
-                    result = gradientless(new_result(out_tensor, operands), wanting)
+                result = result_beside(wanting, out_tensor, operands)
                 if (
                     self.door.python and not out_tensor.is_floating_point()
                 ):  # of indices Paddle's Python functions say that none is wanted
@@ -292,6 +287,13 @@ def new_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) ->
     return hand_over(out)
 
 
+def result_beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+    """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
+    if out.is_floating_point():
+        return taped_result(ZerosBehind.apply(own(out.detach(), operands), wanting))
+    return gradientless(new_result(out, operands), wanting)
+
+
 def gradientless(result: Any, wanting: torch.Tensor) -> Any:
     """A result that no gradient comes from, with the node that ``wanting`` has in Paddle."""
     return with_hook(result, wanting, WithoutGradient(wanting).arrive)
@@ -330,21 +332,25 @@ def weight_with_gradient(frame: Frame, value: Any, x: Any, bias: Any) -> torch.T
         cost.views += 1
         return twin(value).t()
     if value.is_leaf:
-        # The weight as it lies, where that leaves Torch's bits, else a copy
-        cost = frame.run.layout_cost
-        if lies_in_graph(value):
-            side = leaf(value)
-            if not spares(frame, x, side, bias):
-                return _computed(frame, side)
-            cost.spared += 1
-            return side.t()
-        source = as_it_lies(value)
-        if spares(frame, x, source, bias) and begin_as_it_lies(value):
-            weight_copies.forget(value)
-            cost.spared += 1
-            return leaf(value).t()
-        return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
+        return _of_leaf(frame, value, x, bias)
     return _computed(frame, twin(value))  # a computed weight: its copy is computed, too
+
+
+def _of_leaf(frame: Frame, value: Any, x: Any, bias: Any) -> torch.Tensor:
+    """The weight as it lies, where that leaves Torch's bits, else a copy."""
+    cost = frame.run.layout_cost
+    if lies_in_graph(value):
+        side = leaf(value)
+        if not spares(frame, x, side, bias):
+            return _computed(frame, side)
+        cost.spared += 1
+        return side.t()
+    source = as_it_lies(value)
+    if spares(frame, x, source, bias) and begin_as_it_lies(value):
+        weight_copies.forget(value)
+        cost.spared += 1
+        return leaf(value).t()
+    return weight_leaf(value, weight_copies.transposed_copy(value, source, cost))
 
 
 def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:

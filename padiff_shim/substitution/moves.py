@@ -54,18 +54,7 @@ def move(name: str, original: Callable[..., Any], args: Sequence[Any]) -> Any:
         if result is not None:
             return result
     if name == "_getitem_dygraph":
-        # A tensor at indices of which some are tensors, lists or masks
-        index = args[1]
-        parts = index if type(index) is tuple else (index,)
-        if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
-            return None  # of strided integers, too, Paddle reads the wrong elements (docs/defects.md)
-        try:
-            sides = indices(parts)
-        except (StayNative, ValueError, TypeError):
-            return None
-        return _copied_by_torch(
-            "getitem", tensor, [part for part in parts if type(part) in TENSOR_TYPES], lambda side: side[sides], wanted=wanted
-        )
+        return _indexed(tensor, args[1], wanted=wanted)
     if copies:
 
         def formula(side: torch.Tensor) -> torch.Tensor:
@@ -135,6 +124,20 @@ def recast(tensor: PaddleTensor, dtype: str) -> Any:
     wanted = not tensor.stop_gradient and islands.recording()
     result = _copied_by_torch("cast", tensor, (), lambda side: side.to(TORCH_DTYPES[dtype]), wanted=wanted)
     return tensor.astype(dtype) if result is None else result  # without elements
+
+
+def _indexed(tensor: PaddleTensor, index: Any, *, wanted: bool) -> Any:
+    """A tensor at indices of which some are tensors, lists or masks."""
+    parts = index if type(index) is tuple else (index,)
+    if all(views.basic(part) for part in parts) or (tensor.dtype not in FLOATS and tensor.is_contiguous()):
+        return None  # of strided integers, too, Paddle reads the wrong elements (docs/defects.md)
+    try:
+        sides = indices(parts)
+    except (StayNative, ValueError, TypeError):
+        return None
+    return _copied_by_torch(
+        "getitem", tensor, [part for part in parts if type(part) in TENSOR_TYPES], lambda side: side[sides], wanted=wanted
+    )
 
 
 def indices(parts: Sequence[Any]) -> tuple[Any, ...]:

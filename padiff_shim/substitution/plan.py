@@ -102,14 +102,7 @@ class Substituting:
             return door.original(*args, **kwargs) if door.entry.inplace else self.exact(door.op.name, door.original, args, kwargs)
         if self.lends and why.why in (INDEPENDENT, TORCH_RAISED) and door.rules.taken(door.bind(args, kwargs)):
             if why.why is INDEPENDENT:
-                # The result of a call that has no gradient, though an operand wants one, and that Paddle has no kernel for
-                tracer = grad_tracer()
-                recorded = tracer._has_grad
-                try:
-                    tracer._has_grad = False
-                    return self.call(door, frame, door.bind(args, kwargs), args, kwargs)
-                finally:
-                    tracer._has_grad = recorded
+                return self._without_gradient(door, frame, args, kwargs)
             if door.python:  # Torch has none for the whole function; the ops that it is made of are seen one by one
                 return door.original(*args, **kwargs)
         paddle = door.native
@@ -125,6 +118,16 @@ class Substituting:
             result = make(*args, **kwargs)
         self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
         return result
+
+    def _without_gradient(self, door: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that has no gradient, though an operand wants one, and that Paddle has no kernel for."""
+        tracer = grad_tracer()
+        recorded = tracer._has_grad
+        try:
+            tracer._has_grad = False
+            return self.call(door, frame, door.bind(args, kwargs), args, kwargs)
+        finally:
+            tracer._has_grad = recorded
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for an op without reference."""
