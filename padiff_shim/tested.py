@@ -8,6 +8,7 @@ between two of a list, or newer than the last, was not tried.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ class Untested(NamedTuple):
     nearest: tuple[str, ...]
 
 
+@functools.cache
 def numbers(version: str) -> tuple[int, ...]:
     """``"2.13.0+cpu"`` -> ``(2, 13, 0)``."""
     release = re.match(r"\d+(?:\.\d+)*", version)

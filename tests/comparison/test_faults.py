@@ -28,7 +28,7 @@ from faults.score import clean_pairs, defect, planted, verdict_of
 from faults.truth import truth
 
 SEED, SHARE = 20, 0.07
-EACH = 1 if EVERY else 3  # so-manieth problem
+EACH = 1 if EVERY else 5  # so-manieth problem
 
 
 def tried():
@@ -95,7 +95,7 @@ def test_the_right_side_is_named(visible):
 def test_no_kind_of_fault_hides_in_the_sum(visible, kind, dtype):
     large = [o for o in visible if o.fault.kind == kind and o.dtype == dtype and o.size >= 8]
     missed = [o for o in large if not o.detected]
-    assert len(large) > 15
+    assert len(large) > 40 / EACH
     assert len(missed) <= 0.03 * len(large), listed(missed)
 
 

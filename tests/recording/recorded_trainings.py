@@ -123,11 +123,11 @@ class TorchBlock(torch.nn.Module):
 class PaddleLlama(paddle.nn.Layer):
     """With a head of its own, or the embedding's weight."""
 
-    def __init__(self, tied, faults):
+    def __init__(self, blocks, tied, faults):
         super().__init__()
         self.faults = faults
         self.embed = paddle.nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = paddle.nn.LayerList([PaddleBlock(faults) for _ in range(2)])
+        self.blocks = paddle.nn.LayerList([PaddleBlock(faults) for _ in range(blocks)])
         self.norm = PaddleNorm()
         self.head = None if tied else paddle.nn.Linear(WIDTH, VOCABULARY, bias_attr=False)
 
@@ -142,10 +142,10 @@ class PaddleLlama(paddle.nn.Layer):
 
 
 class TorchLlama(torch.nn.Module):
-    def __init__(self, tied, faults):
+    def __init__(self, blocks, tied, faults):
         super().__init__()
         self.embed = torch.nn.Embedding(VOCABULARY, WIDTH)
-        self.blocks = torch.nn.ModuleList([TorchBlock(faults) for _ in range(2)])
+        self.blocks = torch.nn.ModuleList([TorchBlock(faults) for _ in range(blocks)])
         self.norm = TorchNorm()
         self.head = None if tied else torch.nn.Linear(WIDTH, VOCABULARY, bias=False)
 
@@ -179,12 +179,13 @@ def adamw(model, port, clips, faults):
 
 
 def llama(
-    folder, framework, values="full", whole=True, parts=1, begin=0, count=3, tied=False, frozen=False, clips=True, faults=()
+    folder, framework, values="full", whole=True, parts=1, begin=0, count=3, blocks=1, tied=False, frozen=False, clips=True,
+    faults=(),
 ):  # fmt: skip
     """AdamW without decay of norms, a schedule, clipping, accumulation over ``parts``; recorded from the step ``begin`` on."""
     torch.manual_seed(0)
-    original, port = TorchLlama(tied, faults), framework == "paddle"
-    model = PaddleLlama(tied, faults) if port else original
+    original, port = TorchLlama(blocks, tied, faults), framework == "paddle"
+    model = PaddleLlama(blocks, tied, faults) if port else original
     if port:
         padiff_shim.transfer_weights(original, model)
     for parameter in model.embed.parameters() if frozen and "thawed" not in faults else ():

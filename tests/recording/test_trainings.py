@@ -10,7 +10,7 @@ from padiff_shim.recording.reading import read
 FINGERPRINT = {"values": "fingerprint"}
 # Training, arguments of both sides, arguments of Paddle's alone.
 RIGHT = {
-    "llama": (llama, {}, {}),
+    "llama": (llama, {"blocks": 2}, {}),
     "llama fingerprints": (llama, FINGERPRINT, {}),
     "llama fused": (llama, {"faults": {"fused": "causal"}}, {}),
     "llama accumulates": (llama, {"parts": 2}, {}),
@@ -42,7 +42,7 @@ ALWAYS = ("llama", "llama fused", "vit uneven", "unet fingerprints", "classifier
 MEANT = (".reshape([4, 6, 4, 4])", ".transpose([0, 2, 1, 3]).reshape([4, 6, 16])")
 # The same, kind of reason, step, a line's or a tensor's name of the first difference, numbers.
 WRONG = {
-    "heads": (llama, {}, {"faults": ("heads",)}, "arrangement", 0, "multiply", {"write": MEANT[0]}),
+    "heads": (llama, {"blocks": 2}, {"faults": ("heads",)}, "arrangement", 0, "multiply", {"write": MEANT[0]}),
     "pairs": (llama, {}, {"faults": ("pairs",)}, "arrangement", 0, "scale", {"write": ".reshape([4, 6, 4, 2, 2])[:, :, :, 1]"}),
     "merge": (llama, {}, {"faults": ("merge",)}, "arrangement", 0, "linear", {"write": MEANT[1]}),
     "interleaved": (
