@@ -124,7 +124,6 @@ class FingerprintRun(StepRecorder):
             self._add([(self._named(parameter)[1], gradient) for parameter, gradient in gradients if gradient is not None])
 
     def _in_step(self, parameters: Iterable[Framework]) -> None:
-        self.computes()
         if self.active:
             gradients = [(parameter, gradient_in_step(parameter)) for parameter in parameters]
             self._add([(self._named(parameter)[0], gradient) for parameter, gradient in gradients if gradient is not None])

@@ -170,7 +170,8 @@ def _of_row(
     settings = [] if updates.begins(first) else difference.settings.of(first, unseen=rounding.unseen)
     if settings:
         return _of_settings(updates, difference, first, settings)
-    ends = of_graph_end(difference.rows, first) if first.any.kind in GRADIENTS else None
+    ends = _of_counts(updates, difference, first)
+    ends = of_graph_end(difference.rows, first) if ends is None and first.any.kind in GRADIENTS else ends
     if ends is not None or first.a is None or first.b is None:
         alike = difference.frameworks[0] == difference.frameworks[1]
         return ends or (_of_call(first) if first.any.kind in GRADIENTS or alike else None)
@@ -470,17 +471,22 @@ def _factor(row: TensorRow) -> float | None:
 # ---- Updates
 
 
+def _of_counts(updates: Updates, difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """A parameter that one run updates more often in a step, in that of the first difference or before."""
+    for row in difference.rows:
+        if row.any.kind == IN_STEP and row.any.step <= first.any.step and (row.a is None or row.b is None):
+            a, b = (updates.count(row, side) for side in "ab")
+            if a and b and a != b:
+                text = tr("a makes {updates} in step {step}, b {other}", updates=many(a, "update"), step=row.any.step, other=b)
+                return DifferenceReason(UPDATE, text, {"a": a, "b": b, "step": row.any.step})
+    return None
+
+
 def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> DifferenceReason | None:
     """Gradients are equal, the update is not; ``rounded``: rows that rounding explains."""
     used = updates.gradient(first)
     if used is None or (used.differs and id(used) not in rounded):
         return None
-    counts = [updates.count(first, side) for side in "ab"]
-    if counts[0] != counts[1]:
-        text = tr(
-            "a makes {updates} in step {step}, b {other}", updates=many(counts[0], "update"), step=first.any.step, other=counts[1]
-        )
-        return DifferenceReason(UPDATE, text, {"a": counts[0], "b": counts[1]})
     if first.any.kind == STATE:
         state = first.any.tensor or STATE
         text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)

@@ -9,7 +9,7 @@ from ..text import tr
 from .alignment import Pair, by_figures, lie_alike, same_elements
 from .difference import EqualWithin, TensorRow, tensor_row
 from .shards import joined_tensor
-from .tensors import Array, Tensor
+from .tensors import WEIGHT, Array, Tensor
 
 
 class CommonSamples:
@@ -24,8 +24,10 @@ class CommonSamples:
         self._counts: list[tuple[int, int]] = []
         self._reordered = False  # of fingerprints, whose samples have no digests
         for a, b in data:
-            self._reordered |= a is not None and b is not None and a.digest != b.digest and same_elements([a], [b])
-            if a is None or b is None or a.rows == b.rows:
+            if a is None or b is None or a.tensor == WEIGHT:  # which may lie transposed in the other framework
+                continue
+            self._reordered |= a.digest != b.digest and same_elements([a], [b])
+            if a.rows == b.rows:
                 continue
             if any(not rows or len({*rows}) < len(rows) for rows in (a.rows, b.rows)):
                 continue

@@ -19,8 +19,11 @@ RNG = np.random.default_rng(7)
 TOKENS = RNG.integers(0, VOCABULARY, (8, BATCH, LENGTH + 1))
 IMAGES = RNG.standard_normal((8, BATCH, 3, 8, 8)).astype("float32")
 CLASSES = RNG.integers(0, 5, (8, BATCH))
-ANGLES = np.outer(np.arange(LENGTH), 1e4 ** (-np.arange(0, HEAD, 2) / HEAD)).astype("float32")
-ANGLES = np.concatenate([ANGLES, ANGLES], -1)
+
+
+def angles(base=1e4):
+    half = np.outer(np.arange(LENGTH), base ** (-np.arange(0, HEAD, 2) / HEAD)).astype("float32")
+    return np.concatenate([half, half], -1)
 
 
 def recorded(folder, model, framework, values, whole):
@@ -54,7 +57,7 @@ class PaddleBlock(paddle.nn.Layer):
     def __init__(self, faults):
         super().__init__()
         self.faults = faults
-        self.first, self.second = PaddleNorm(), PaddleNorm()
+        self.first, self.second = PaddleNorm(*([1e-2] if "epsilon" in faults else [])), PaddleNorm()
         self.q, self.k, self.v, self.out = (paddle.nn.Linear(WIDTH, WIDTH, bias_attr=False) for _ in range(4))
         self.gate, self.up = (paddle.nn.Linear(WIDTH, 32, bias_attr=False) for _ in range(2))
         self.down = paddle.nn.Linear(32, WIDTH, bias_attr=False)
@@ -78,8 +81,9 @@ class PaddleBlock(paddle.nn.Layer):
             mask = None if diagonal is None else paddle.tril(paddle.ones([LENGTH, LENGTH], "bool"), diagonal)
             return PF.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         q, k, v = (x.transpose([0, 2, 1, 3]) for x in (q, k, v))
-        scores = paddle.matmul(q, k, transpose_y=True) / math.sqrt(HEAD)
-        mixed = paddle.matmul(PF.softmax(scores + paddle.triu(paddle.full([LENGTH, LENGTH], -1e9), 1)), v)
+        scores = paddle.matmul(q, k, transpose_y=True) / (HEAD if "score" in self.faults else math.sqrt(HEAD))
+        scores = scores + paddle.triu(paddle.full([LENGTH, LENGTH], -1e9), 2 if "mask" in self.faults else 1)
+        mixed = paddle.matmul(PF.softmax(scores, -2 if "axis" in self.faults else -1), v)
         return mixed if "merge" in self.faults else mixed.transpose([0, 2, 1, 3])
 
     def forward(self, x, cosine, sine):
@@ -87,8 +91,9 @@ class PaddleBlock(paddle.nn.Layer):
         q, k, v = (self.heads(layer(hidden)) for layer in (self.q, self.k, self.v))
         q, k = (y * cosine[:, None] + self.turned(y) * sine[:, None] for y in (q, k))
         k, v = (v, k) if "exchanged" in self.faults else (k, v)
-        x = x + self.out(self.attention(q, k, v).reshape([-1, LENGTH, WIDTH]))
-        hidden = self.second(x)
+        mixed = self.attention(q, k, v).reshape([-1, LENGTH, WIDTH])
+        x = x + self.out(PF.dropout(mixed, 0.1) if "dropout" in self.faults else mixed)
+        hidden = self.second(x.detach() if "detach" in self.faults else x)
         return x + self.down(PF.silu(self.gate(hidden)) * self.up(hidden))
 
 
@@ -132,9 +137,9 @@ class PaddleLlama(paddle.nn.Layer):
         self.head = None if tied else paddle.nn.Linear(WIDTH, VOCABULARY, bias_attr=False)
 
     def forward(self, tokens):
-        x = self.embed(tokens)
+        x, turns = self.embed(tokens), paddle.to_tensor(angles(1e3 if "base" in self.faults else 1e4))
         for block in self.blocks:
-            x = block(x, paddle.to_tensor(np.cos(ANGLES)), paddle.to_tensor(np.sin(ANGLES)))
+            x = block(x, paddle.cos(turns), paddle.sin(turns))
         if self.head is not None:
             return self.head(self.norm(x))
         weight = self.embed.weight
@@ -150,9 +155,9 @@ class TorchLlama(torch.nn.Module):
         self.head = None if tied else torch.nn.Linear(WIDTH, VOCABULARY, bias=False)
 
     def forward(self, tokens):
-        x = self.embed(tokens)
+        x, turns = self.embed(tokens), torch.from_numpy(angles())
         for block in self.blocks:
-            x = block(x, torch.from_numpy(np.cos(ANGLES)), torch.from_numpy(np.sin(ANGLES)))
+            x = block(x, torch.cos(turns), torch.sin(turns))
         return TF.linear(self.norm(x), self.embed.weight) if self.head is None else self.head(self.norm(x))
 
 
@@ -211,7 +216,8 @@ def llama(
                 (loss if parts == 1 or "undivided" in faults else loss / parts).backward()
             if clips and not port:
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-            optimizer.step()
+            for _ in range(1 + ("twice" in faults)):
+                optimizer.step()
             schedule.step()
             optimizer.clear_grad() if port else optimizer.zero_grad()
     return folder
