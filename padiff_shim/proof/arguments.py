@@ -192,21 +192,31 @@ def _expression(code: CodeType, at: int, number: int) -> ast.expr | None:
 @functools.lru_cache(maxsize=64)
 def _calls_in(tree: ast.AST) -> dict[tuple[Any, ...], ast.expr]:
     """The calls and their like of a file, by where they lie."""
-    nodes: list[Any] = [node for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.BinOp, ast.Subscript, ast.AugAssign))]
+    nodes: list[Any] = [node for node in _nodes(tree) if isinstance(node, (ast.Call, ast.BinOp, ast.Subscript, ast.AugAssign))]
     return {(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset): node for node in nodes}
 
 
 @functools.lru_cache(maxsize=64)
-def _tree(text: str) -> ast.AST:
+def _tree(text: str) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError:
         return ast.Module([], [])
 
 
-def parsed(file: str) -> ast.AST:
+def parsed(file: str) -> ast.Module:
     """The tree of a source file."""
     return _tree("".join(linecache.getlines(file)))
+
+
+@functools.lru_cache(maxsize=64)
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
+
+
+def nodes_of(file: str) -> list[ast.AST]:
+    """All nodes of the tree of a source file, which a proof looks through again and again."""
+    return _nodes(parsed(file))
 
 
 OPERATORS = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from ..dispatch.call_site import CallSite, is_library
-from .arguments import parsed
+from .arguments import nodes_of
 from .expressions import Rewrite, ValueSource, assigned_once, modules_of
 
 _WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon"}  # Torch's names of arguments: Paddle's
@@ -65,7 +65,7 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
 
 def _functions(file: str) -> dict[str, ast.FunctionDef]:
     """The functions and methods of a file by their names."""
-    owners = [node for node in ast.walk(parsed(file)) if isinstance(node, (ast.Module, ast.ClassDef))]
+    owners = [node for node in nodes_of(file) if isinstance(node, (ast.Module, ast.ClassDef))]
     functions = ((owner, node) for owner in owners for node in owner.body if isinstance(node, ast.FunctionDef))
     return {f"{getattr(owner, 'name', '')}.{node.name}": node for owner, node in functions}
 
@@ -94,13 +94,17 @@ def _gives(statement: ast.stmt) -> tuple[str, ...]:
     """The kind of a statement, and the names that it gives."""
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
     kind = type(statement).__name__
-    return (kind.removeprefix("Aug").removeprefix("Ann"), *(ast.unparse(target) for target in targets if target is not None))
+    return (kind.removeprefix("Aug").removeprefix("Ann"), *(_spelt(target) for target in targets if target is not None))
+
+
+def _spelt(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else ast.unparse(node)  # most are names, in a hundredth of the time
 
 
 def _read(node: ast.stmt) -> set[str]:
     """The names in a statement, and not in those within it; in a function all."""
     parts = ast.walk(node) if isinstance(node, ast.FunctionDef) else _expressions(node)
-    return {ast.unparse(part) for part in parts if isinstance(part, (ast.Name, ast.Attribute))} - {"self"}
+    return {_spelt(part) for part in parts if isinstance(part, (ast.Name, ast.Attribute))} - {"self"}
 
 
 def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -151,7 +155,7 @@ def _names(pairs: Iterator[_Pair]) -> Mapping[str, str]:
     counts = defaultdict[str, Counter[str]](Counter)
     for own, other in pairs:
         if isinstance(own, (ast.Name, ast.Attribute)) and isinstance(other, (ast.Name, ast.Attribute)):
-            counts[ast.unparse(other)][ast.unparse(own)] += 1
+            counts[_spelt(other)][_spelt(own)] += 1
     renamed = {name: [own for own, _ in count.most_common() if own not in counts] for name, count in counts.items()}
     return {name: owns[0] for name, owns in renamed.items() if owns}
 
@@ -168,7 +172,7 @@ class _InPort(ast.NodeTransformer):
         self._names, self._calls = names, {ast.unparse(call.func).rpartition(".")[2]: call for call in reversed(calls)}
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, (ast.Name, ast.Attribute)) and (text := ast.unparse(node)) in self._names:
+        if isinstance(node, (ast.Name, ast.Attribute)) and (text := _spelt(node)) in self._names:
             value = self._names[text]
             return value if isinstance(value, (ast.Name, ast.Attribute)) else self.visit(value)
         if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in self._calls:

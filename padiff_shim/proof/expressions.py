@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import functools
 import inspect
 import itertools
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
-from .arguments import ApiCall, Name, parsed
+from .arguments import ApiCall, Name, nodes_of, parsed
 from .trace import Value
 
 
@@ -57,10 +58,25 @@ class Rewrite:
             made, end = made + whole[end:begin] + edit.text.encode(), stop
         patch = Patch(self.file, first, last, whole.decode(), (made + whole[end:]).decode())
         try:
-            ast.parse(patch.apply("".join(lines)))
+            statements_of(patch)
         except SyntaxError:  # an argument stands in brackets of its own
             return None
         return patch
+
+
+def statements_of(patch: Patch) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The statements of a file that have a part of a patch's lines, and those in their place then; the others stay as they are.
+
+    Raises:
+        SyntaxError: they are no program then.
+    """
+    lines, statements = linecache.getlines(patch.file), parsed(patch.file).body
+    ends = [node.end_lineno or 0 for node in statements]
+    first = bisect.bisect_left(ends, patch.line)
+    stop = max(bisect.bisect_right(ends, patch.end_line), bisect.bisect_left(ends, patch.end_line) + 1)
+    begin, end = ends[first - 1] if first else 0, ends[stop - 1] if stop <= len(ends) else len(lines)
+    source = "".join([*lines[begin : patch.line - 1], patch.after, *lines[patch.end_line : end]])
+    return statements[first:stop], ast.parse(source).body
 
 
 def extent(node: ast.expr) -> tuple[int, int, int, int]:
@@ -120,10 +136,11 @@ def is_module(node: ast.expr, file: str) -> bool:
 
 def modules_of(file: str) -> Callable[[ast.expr], bool]:
     """The same for many expressions of a file."""
-    names, within = names_in(file), _modules_within(parsed(file), file)
+    names, within = names_in(file), _modules_within(file, parsed(file))
     return lambda node: inspect.ismodule(resolved(node, names)) or (isinstance(node, ast.Name) and node.id in within)
 
 
+@functools.lru_cache(maxsize=256)
 def assigned_once(tree: ast.AST) -> dict[str, ast.expr]:
     """The names to which one statement gives a value, and no other anything, with what it gives."""
     stored = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
@@ -133,14 +150,15 @@ def assigned_once(tree: ast.AST) -> dict[str, ast.expr]:
 
 
 @functools.lru_cache(maxsize=64)
-def _modules_within(tree: ast.AST, file: str) -> set[str]:
-    """The names that import statements bind, anywhere in a file, and those that stand for another name of a module."""
-    nodes = list(ast.walk(tree))
+def _modules_within(file: str, _: ast.AST) -> set[str]:
+    """The names that import statements bind, anywhere in a file, and those that stand for another name of a module.
+
+    ``_`` tells a file that was changed.
+    """
+    nodes, names = nodes_of(file), names_in(file)
     imports = [node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom))]
     assigns = [(node.targets[0], node.value) for node in nodes if isinstance(node, ast.Assign)]
-    named = {
-        target.id for target, value in assigns if isinstance(target, ast.Name) and inspect.ismodule(resolved(value, names_in(file)))
-    }
+    named = {target.id for target, value in assigns if isinstance(target, ast.Name) and inspect.ismodule(resolved(value, names))}
     return {alias.asname or alias.name for node in imports for alias in node.names} | named
 
 
@@ -235,7 +253,7 @@ def attribute_text(path: str) -> str:
 
 def names_at(site: CallSite) -> list[str]:
     """The names to which the statement on a line hands several parts."""
-    nodes = (node for node in ast.walk(parsed(site.file)) if isinstance(node, ast.Assign) and node.lineno == site.line)
+    nodes = (node for node in nodes_of(site.file) if isinstance(node, ast.Assign) and node.lineno == site.line)
     return [ast.unparse(name) for node in nodes for name in getattr(node.targets[0], "elts", [])]
 
 
@@ -289,7 +307,7 @@ class ValueSource(NamedTuple):
 
 def operands_detached(file: str, line: int) -> Iterator[Rewrite]:
     """A line with one of its operands detached."""
-    for node in ast.walk(parsed(file)):
+    for node in nodes_of(file):
         inner: list[ast.expr] = []
         if isinstance(node, ast.BinOp):
             inner = [node.left, node.right]

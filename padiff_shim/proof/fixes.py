@@ -21,7 +21,7 @@ import paddle
 
 from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
-from .arguments import parsed
+from .arguments import nodes_of
 from .bits.source import PortNames, aliases
 from .expressions import Edit, Rewrite, added, extent, names_in, resolved
 from .findings import Cause, Fix, Mistake
@@ -128,7 +128,7 @@ def _is_literal(node: ast.expr) -> bool:
 
 def _calls_at(file: str, line: int) -> list[ast.Call]:
     """The calls of a file that a line has a part of."""
-    calls = [node for node in ast.walk(parsed(file)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes_of(file) if isinstance(node, ast.Call)]
     return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
 
 
@@ -193,7 +193,7 @@ def fix_of_training(port: paddle.nn.Layer, names: Sequence[str], *, frozen: bool
     words = "; ".join(f"{text}{ends[name]}" for name, text, _, _ in made)
     edits: list[tuple[str, Edit]] = []
     for _, text, file, statement in made:
-        for node in ast.walk(parsed(file)) if file and not frozen else ():
+        for node in nodes_of(file) if file and not frozen else ():
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "attr", "") == "stop_gradient":
                 edits.append((file, Edit(*extent(node.value), "False")))
             elif isinstance(node, ast.keyword) and node.arg == "trainable":
@@ -227,7 +227,7 @@ def _made(name: str, layers: Mapping[str, paddle.nn.Layer]) -> tuple[str, str, a
     text = "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in parts)
     for kind in type(layers[owner]).__mro__:
         file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
-        for node in ast.walk(parsed(file)) if file and not is_library(file) else ():
+        for node in nodes_of(file) if file and not is_library(file) else ():
             if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
                 for statement in ast.walk(node):
                     if isinstance(statement, ast.Assign) and any(

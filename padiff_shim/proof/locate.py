@@ -55,7 +55,7 @@ from .causes import (
     explain_shape,
     unlike_attributes,
 )
-from .expressions import attribute_text
+from .expressions import attribute_text, statements_of
 from .findings import Cause, Mistake, Stage
 from .fixes import Remade, remade
 from .match import Matching, wrong_calls
@@ -843,8 +843,8 @@ _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
 
 def _says_the_same(patch: Patch) -> bool:
     """Whether other lines are the same program, as with brackets more."""
-    source = "".join(linecache.getlines(patch.file))
-    return ast.dump(ast.parse(source)) == ast.dump(ast.parse(patch.apply(source)))
+    before, after = (list(map(ast.dump, statements)) for statements in statements_of(patch))
+    return before == after
 
 
 @dataclass

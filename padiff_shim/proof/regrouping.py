@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..dispatch.call_site import CallSite
-from .arguments import ApiCall, parsed
+from .arguments import ApiCall, nodes_of, parsed
 from .expressions import Rewrite, ValueSource, assigned_once, modules_of
 
 _TURNS = 2  # exchanges of two operations, one of which reads the other
@@ -37,7 +37,7 @@ def regrouped(call: ApiCall, site: CallSite) -> Iterator[tuple[str, Rewrite]]:
 def _of_line(site: CallSite) -> list[_Term]:
     """What the statements on a line compute; once more with names for what one statement of the file gives them."""
     tree, is_module = parsed(site.file), modules_of(site.file)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return)) and node.value]
+    nodes = [node for node in nodes_of(site.file) if isinstance(node, (ast.Assign, ast.AugAssign, ast.Return)) and node.value]
     values = [node.value for node in nodes if node.lineno <= site.line <= (node.end_lineno or 0)]
     return [_term(value, names, is_module) for value in values if value is not None for names in ({}, assigned_once(tree))]
 
