@@ -7,9 +7,8 @@ from typing import Any
 import click
 
 from ..errors import ArgumentError
-from ..progress import Waiting
 from . import output
-from .models import model_inputs, named_object
+from .models import import_frameworks, model_inputs, named_object
 
 _EPILOG = """\
 \b
@@ -50,10 +49,7 @@ def command(
 
     FUNCTION is file.py:name: it needs no argument, returns numbers or tensors, and does the same each time. It runs again and
     again, each time with other ops on Paddle's kernels. Without --target the right result is that on Torch's kernels alone."""
-    from ..modes.environment import frameworks
-
-    with Waiting("importing Paddle and Torch"):
-        frameworks()
+    import_frameworks()
     from .. import reference
     from ..proof.programs import seeded
     from ..questions.bisect import bisect

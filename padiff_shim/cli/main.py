@@ -24,8 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         optional("click", "pip install click")
     except MissingFrameworkError as error:
-        print(f"padiff-shim: {error}", file=sys.stderr)
-        return UNUSABLE
+        return _unusable(error)
     from .click_words import translated
 
     with _any_encoding(), translated():
@@ -38,6 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exception(error)
             return UNUSABLE
     return result() if callable(result) else result
+
+
+def _unusable(why: object) -> int:
+    """Say why there is no answer."""
+    print(f"padiff-shim: {why}", file=sys.stderr)
+    return UNUSABLE
 
 
 @contextlib.contextmanager
@@ -75,23 +80,18 @@ def _execute(arguments: Sequence[str] | None) -> int | Callable[[], int]:
             raise
         return 128 + 13  # click's 1, for a pipe that nobody reads any longer, would be an answer here
     except PadiffShimError as error:
-        print(f"padiff-shim: {error}", file=sys.stderr)
-        return UNUSABLE
+        return _unusable(error)
     except (AttributeError, ImportError) as error:
         from ..modes.environment import explained
 
         explanation = explained(error)
         if explanation is error:
             raise
-        print(f"padiff-shim: {explanation}", file=sys.stderr)
-        return UNUSABLE
+        return _unusable(explanation)
     except OSError as error:
         if error.errno == errno.ENAMETOOLONG:  # which no file has that is there
-            name = str(error.filename)[:100]
-            print(tr("padiff-shim: {strerror}: {name}...", strerror=error.strerror, name=name), file=sys.stderr)
-            return UNUSABLE
+            return _unusable(f"{error.strerror}: {str(error.filename)[:100]}...")
         if error.errno != errno.ENOSPC or error.filename is not None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of its buffer is written at exit
-        print(tr("padiff-shim: standard output cannot be written: {strerror}", strerror=error.strerror), file=sys.stderr)
-        return UNUSABLE
+        return _unusable(tr("standard output cannot be written: {strerror}", strerror=error.strerror))

@@ -18,6 +18,7 @@ import click
 
 from ..arguments import needed
 from ..errors import ArgumentError, described, unknown, unreadable
+from ..progress import Waiting
 from ..text import joined, marked, tr
 from .program import called, load
 
@@ -37,6 +38,18 @@ def builder_options(function: Callable[..., Any]) -> Callable[..., Any]:
 layer_map_option = click.option(
     "--layer-map", multiple=True, metavar="TORCH=PADDLE", help="Layers that belong together, if names do not tell."
 )
+
+
+def import_frameworks() -> None:
+    """Import both, which takes a while.
+
+    Raises:
+        BackendError: one of them is missing, or too old.
+    """
+    from ..modes.environment import frameworks
+
+    with Waiting("importing Paddle and Torch"):
+        frameworks()
 
 
 class Builders:

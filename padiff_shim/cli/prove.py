@@ -10,11 +10,10 @@ import click
 
 from ..arguments import seed as checked_seed
 from ..errors import ArgumentError, PadiffShimError
-from ..progress import Waiting
 from ..text import tr
 from . import output
 from .main import FINE, NO
-from .models import Builders, builder_options, layer_map_of, layer_map_option, model_inputs, named_object
+from .models import Builders, builder_options, import_frameworks, layer_map_of, layer_map_option, model_inputs, named_object
 
 _EPILOG = """\
 \b
@@ -114,10 +113,7 @@ def command(
     ):
         if wrong:
             raise ArgumentError(str(option))
-    from ..modes.environment import frameworks
-
-    with Waiting("importing Paddle and Torch"):
-        frameworks()
+    import_frameworks()
     from ..proof.programs import seeded
 
     builders = Builders(arguments, config)

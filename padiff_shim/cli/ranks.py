@@ -212,6 +212,32 @@ class Observer:
         print(f"padiff-shim: {error}", file=sys.stderr)
 
 
+def watched(
+    program: Callable[[], None],
+    make: Callable[[], Any],
+    report: Callable[[Any, list[str]], None],
+    ranks: Ranks | None,
+    framework: str = "paddle",
+) -> Callable[[], int]:
+    """A program within the mode that ``make`` gives, and the ranks that it starts.
+
+    ``report`` gets the run at the end, and remarks on the ranks.
+    """
+
+    def ended(run: Any) -> None:
+        report(*((run, []) if ranks is None else ranks.gathered(run)))
+
+    def run() -> int:
+        withdraw()  # of a run around this one
+        if ranks is not None:
+            ranks.export()
+        Observer(make, ended, framework).watch()
+        program()
+        return 0
+
+    return run
+
+
 _LAUNCHER = "paddle.distributed.launch"
 
 

@@ -11,7 +11,7 @@ import click
 from ..files import try_folder
 from ..text import tr
 from . import program
-from .ranks import Observer, Ranks, withdraw
+from .ranks import Ranks, watched
 from .recorded import RecordOptions, report
 
 _EPILOG = """\
@@ -73,17 +73,8 @@ def command(
     options = RecordOptions(absolute, every or 1, around, framework=framework, overwrite=overwrite, first_step=first_step)
     ranks = Ranks(options, {}) if inherit and options.framework == "paddle" else None  # the ranks of Paddle's launcher
 
-    def ended(run: Any) -> None:
-        own, remarks = (run, []) if ranks is None else ranks.gathered(run)
+    def ended(run: Any, remarks: list[str]) -> None:
         if not quiet:
-            report(own, remarks, options)
+            report(run, remarks, options)
 
-    def run() -> int:
-        withdraw()
-        if ranks is not None:
-            ranks.export()
-        Observer(options.opened, ended, options.framework).watch()
-        started()
-        return 0
-
-    return run
+    return watched(started, options.opened, ended, ranks, options.framework)

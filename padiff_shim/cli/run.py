@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import click
@@ -16,7 +17,7 @@ from ..modes.environment import not_imported
 from ..modes.options import MODES, ModeOptions, Setting, kind_of, resolved, textual
 from ..text import marked, tr
 from . import output, program
-from .ranks import Observer, Ranks, withdraw
+from .ranks import Ranks, watched
 from .recorded import WHO
 
 # ---- The options of the modes as options of a command, made from ``padiff_shim.modes.options``.
@@ -143,18 +144,8 @@ def command(
     if options.log is not None:
         try_folder(options.log, "the log ")
         object.__setattr__(options, "log", _absolute(options.log))  # the program may go elsewhere before it imports Paddle
-    ranks = Ranks(options, settings) if inherit else None
-    report = _Report(ranks, files, quiet)
-
-    def run() -> int:
-        withdraw()  # of a run around this one
-        if ranks is not None:
-            ranks.export()
-        Observer(lambda: _mode(options, settings), report).watch()
-        started()
-        return 0
-
-    return run
+    report = partial(_report, files={name: _absolute(path) for name, path in files.items()}, quiet=quiet)
+    return watched(started, lambda: _mode(options, settings), report, Ranks(options, settings) if inherit else None)
 
 
 def _mode(options: ModeOptions, settings: dict[str, Setting]) -> Any:
@@ -164,32 +155,23 @@ def _mode(options: ModeOptions, settings: dict[str, Setting]) -> Any:
     return opened(options, settings)
 
 
-class _Report:
+def _report(run: Any, remarks: list[str], *, files: Mapping[str, str | None], quiet: bool) -> None:
     """What is written when the program has ended."""
-
-    def __init__(self, ranks: Ranks | None, files: Mapping[str, str | None], quiet: bool) -> None:
-        self._ranks, self._quiet = ranks, quiet
-        self._files = {name: _absolute(path) for name, path in files.items()}
-
-    def __call__(self, run: Any) -> None:
-        remarks: list[str] = []
-        if self._ranks is not None:
-            run, remarks = self._ranks.gathered(run)
-        if run is None:
-            remarks.append(tr("nothing was observed: {why}", why=not_imported("paddle")))
-        if not self._quiet:
-            for remark in remarks:
-                print(f"{WHO}{remark}", file=sys.stderr)
-        if run is not None:
-            if not self._quiet:
-                print(output.as_text(run, sys.stderr), file=sys.stderr)
-            who = None if self._quiet else WHO
-            writing = {"html": output.write_page, "markdown": output.write_markdown, "data": output.write_json}
-            for name, write in writing.items():
-                try:
-                    write(self._files[name], run, who)
-                except PadiffShimError as error:
-                    print(f"{WHO}{error}", file=sys.stderr)
+    if run is None:
+        remarks = [*remarks, tr("nothing was observed: {why}", why=not_imported("paddle"))]
+    if not quiet:
+        for remark in remarks:
+            print(f"{WHO}{remark}", file=sys.stderr)
+    if run is None:
+        return
+    if not quiet:
+        print(output.as_text(run, sys.stderr), file=sys.stderr)
+    writing = {"html": output.write_page, "markdown": output.write_markdown, "data": output.write_json}
+    for name, write in writing.items():
+        try:
+            write(files[name], run, None if quiet else WHO)
+        except PadiffShimError as error:
+            print(f"{WHO}{error}", file=sys.stderr)
 
 
 def _absolute(path: str | None) -> str | None:

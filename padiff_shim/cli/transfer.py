@@ -9,11 +9,10 @@ import click
 
 from ..arguments import one_of
 from ..errors import ArgumentError, TransferError
-from ..progress import Waiting
 from ..text import joined
 from . import output
 from .main import FINE, NO
-from .models import Builders, builder_options, layer_map_of, layer_map_option, named_object
+from .models import Builders, builder_options, import_frameworks, layer_map_of, layer_map_option, named_object
 
 _EPILOG = """\
 \b
@@ -42,8 +41,7 @@ DIRECTIONS = ("torch->paddle", "paddle->torch")
 @builder_options
 @layer_map_option
 @click.option("--rules", metavar="FILE:NAME", help="How weights are laid out: a list as rules= takes it.")
-@click.option("--markdown", type=output.TEXT, help="Write the table for a pull request; - is standard output.")
-@click.option("--json", "data", type=output.TEXT, help="Write it as JSON; - is standard output.")
+@output.file_options
 def command(
     original: str,
     port: str,
@@ -53,8 +51,7 @@ def command(
     config: tuple[str, ...],
     layer_map: tuple[str, ...],
     rules: str | None,
-    markdown: str | None,
-    data: str | None,
+    **files: Any,
 ) -> int:
     """Find out which weights of a Torch model and a Paddle model belong together and how each is laid out, and with --output write
     one model's weights as a file for the other. Values are copied exactly, all of them or none.
@@ -70,10 +67,7 @@ def command(
             endings=joined(" or ", endings),
             target=repr(target),
         )
-    from ..modes.environment import frameworks
-
-    with Waiting("importing Paddle and Torch"):
-        frameworks()
+    import_frameworks()
     from ..weights.files import write_file
     from ..weights.transfer import match, transfer_weights
 
@@ -88,14 +82,11 @@ def command(
     try:
         mapping = (match if target is None else transfer_weights)(models[source_side], models[target_side], **how)
     except TransferError as error:
-        click.echo(str(error), err="-" in (data, markdown))
+        click.echo(str(error), err="-" in files.values())
         return NO
     if target is not None:
         output.written(write_file(models[target_side], target))
-    output.write_json(data, mapping)
-    output.write_markdown(markdown, mapping)
-    if "-" not in (data, markdown):
-        click.echo(output.as_text(mapping))
+    output.answer(mapping, **files)
     return FINE if mapping and not (mapping.undecided or any(pair.undecided for pair in mapping)) else NO
 
 

@@ -47,20 +47,13 @@ def judge_exact(
     stable = unlike & ~torch.stack([other != value for other in values]).any(0)
     stats["oracle"] = "float64"
     if not stable.any():
+        edge = logged("{count} of {numel} results", count=count, numel=paddle.numel())
         reached = [torch.stack([side == other for other in values]).any(0) for side in (paddle, torch_)]
         if not bool((reached[0] & reached[1] | ~unlike).all()):
-            if count == 1:
-                reason = logged("1 result is on the edge; what is allowed there could not be settled")
-            else:
-                reason = logged("{count} results are on the edge; what is allowed there could not be settled", count=count)
+            reason = logged("{edge} on the edge; what is allowed there could not be settled", edge=edge)
             return Judgement(Verdict.UNVERIFIED, reason=reason, stats=stats)
         stats["tied"], stats["first_tied"] = count, first_place(unlike)
-        if count == 1:
-            reason = logged("1 result stands on the edge, within one unit roundoff, where both choices are allowed")
-        else:
-            reason = logged(
-                "{count} results stand on the edge, within one unit roundoff, where both choices are allowed", count=count
-            )
+        reason = logged("{edge} on the edge, within one unit roundoff, where both choices are allowed", edge=edge)
         return Judgement(Verdict.TIE, reason=reason, stats=stats)
     wrong = {side: int((stable & (t != value)).sum()) for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_))}
     guilty = [side for side, n in wrong.items() if n]

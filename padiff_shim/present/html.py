@@ -249,13 +249,15 @@ def _bar(parts: Sequence[Share], kind: str = "") -> str:
 
 
 def _shares(block: document.Shares) -> str:
-    legend = "".join(
-        f'<span><span class="mark p-{part.kind}"></span>{_text(part.label)}: '
-        f'<span class="figure">{_text(part.figure)}</span></span>'
-        for part in block.parts
-        if part.size > 0
-    )
-    return f'{_bar(block.parts, "wide")}<div class="legend">{legend}</div>'
+    shown_parts = [part for part in block.parts if part.size > 0]
+    labels = [(part.kind, f'{_text(part.label)}: <span class="figure">{_text(part.figure)}</span>') for part in shown_parts]
+    return _bar(block.parts, "wide") + _legend(labels)
+
+
+def _legend(labels: Iterable[tuple[str, str]]) -> str:
+    """The colours of a chart, each with its words, which are markup."""
+    marks = "".join(f'<span><span class="mark p-{kind}"></span>{words}</span>' for kind, words in labels)
+    return f'<div class="legend">{marks}</div>'
 
 
 def _finding(finding: document.ListedFinding) -> str:
@@ -337,7 +339,7 @@ def _curves(block: document.Curves) -> str:
         return ""
     part, marks = _logarithmic(known) if block.logarithmic else _linear(known)
     last = max(max(len(curve.values) for curve in block.curves) - 1, 1)
-    drawn, legend = [], []
+    drawn = []
     for curve in block.curves:
         points = [
             (_along(place / last), _up(part(value) if math.isfinite(value) else 1.0))
@@ -347,8 +349,8 @@ def _curves(block: document.Curves) -> str:
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         drawn.append(f'<polyline class="curve c-{curve.kind}" points="{path}"/>')
         drawn += [f'<circle class="p-{curve.kind}" cx="{x:.1f}" cy="{y:.1f}" r="2.5"/>' for x, y in points]
-        legend.append(f'<span><span class="mark p-{curve.kind}"></span>{_text(curve.name)}</span>')
-    return f'{_framed("".join(drawn), marks, block.ends, block.across, block.up)}<div class="legend">{"".join(legend)}</div>'
+    legend = _legend((curve.kind, _text(curve.name)) for curve in block.curves)
+    return _framed("".join(drawn), marks, block.ends, block.across, block.up) + legend
 
 
 Scale = tuple[Callable[[float], float], list[tuple[float, str]]]  # the part of the height of a value, and the marks

@@ -153,13 +153,9 @@ def ties(counts: Counts) -> str:
     number = sum(tie.records for tie in counts.ties.values())
     if not number:
         return ""
-    if number == 1:
-        differ = tr("1 result or gradient differs at a tie")
-    else:
-        differ = tr("{number:,} results and gradients differ at ties", number=number)
     return tr(
-        "{differ}, where both choices are allowed: from there on both frameworks' programs may part, and no kernel is wrong.",
-        differ=differ,
+        "{results} at ties, where both choices are allowed: from there on both programs may part, and no kernel is wrong.",
+        results=many(number, "result or gradient", "results and gradients"),
     )
 
 
@@ -178,8 +174,7 @@ def _answer(counts: Counts, coverage: Mapping[str, Any], *, brief: bool = False,
     known = sum(counts.apart().values())
     but = [tr("{number:,} could not be judged", number=unjudged)] if unjudged else []
     but += [tr("{number:,} known or negligible{names}", number=known, names=_names(counts))] if known else []
-    but += [tr("1 differs at ties, where both choices are allowed")] if tied == 1 else []
-    but += [tr("{number:,} differ at ties, where both choices are allowed", number=tied)] if tied > 1 else []
+    but += [tr("{number:,} at ties, where both choices are allowed", number=tied)] if tied else []
     judged = tr("Judged: {scope}.", scope=scope) if scope else ""  # calls of integers alone
     in_brackets = tr("({remarks}.)", remarks=joined(", ", but)) if but else ""
     sentence, where = _rounding_sentence(counts, unjudged, known, tied, size=layer)

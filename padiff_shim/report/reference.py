@@ -171,10 +171,8 @@ class ReferenceFigures:
         return joined(" ", [self._coverage(), *self._beside()])
 
     def _beside(self) -> Iterator[str]:
-        if self.left_out == 1:
-            yield tr("1 was left out by ops=, exclude= or layers=.")
-        elif self.left_out:
-            yield tr("{count:,} were left out by ops=, exclude= or layers=.", count=self.left_out)
+        if self.left_out:
+            yield tr("Left out by ops=, exclude= or layers=: {calls}.", calls=many(self.left_out, "call"))
         if self.exact:
             yield tr("Beside them {calls} of integers, or without elements, rounded nothing.", calls=many(self.exact, "call"))
 

@@ -20,7 +20,7 @@ from ..text import many, tr
 from .counts import Counts, Coverage
 from .events import JsonTable
 from .plain_lines import PlainLine
-from .reader import LINE, EventFile, LogError, WrittenLog, last_run, logs_in, lost_ranks, open_log, text_of
+from .reader import LINE, EventFile, LogError, WrittenLog, earlier_than_last, logs_in, lost_ranks, open_log, text_of
 from .replicas import EVENT
 
 _NAME = re.compile(r"calls-rank(\d+)-pid(\d+)(?:-(\d+))?\.jsonl")
@@ -190,18 +190,15 @@ def _scan(file: EventFile, reading: Reading, each: Callable[[Mapping[str, Any]],
 
 def last_of(folder: Path, paths: Sequence[Path]) -> tuple[list[Path], str]:
     """The logs of the last run among ``paths``, and a remark on earlier ones that lie there; ``""`` where there are none."""
-    logs = [log for log in map(_written, paths) if log is not None]
-    if len(logs) < 2:
-        return list(paths), ""
-    _, earlier = last_run(logs)
-    if not earlier:
-        return list(paths), ""
+    earlier = earlier_than_last([log for log in map(_written, paths) if log is not None])
     gone = {log.path for log in earlier}
     return [path for path in paths if path not in gone], remark_on(folder, earlier)
 
 
 def remark_on(folder: Path, earlier: Sequence[WrittenLog]) -> str:
-    """What to say of logs of earlier runs in a folder."""
+    """What to say of logs of earlier runs in a folder; ``""`` where there are none."""
+    if not earlier:
+        return ""
     latest = max(earlier, key=lambda log: log.begun)
     begun = datetime.datetime.fromtimestamp(latest.begun, datetime.timezone.utc).isoformat(timespec="seconds")
     command = f", {latest.command}" if latest.command else ""

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 from ..text import logged
@@ -113,7 +113,7 @@ WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor
 RECOMPUTED = logged("recompute(use_reentrant=False): a block runs twice, as natively, but what it keeps stays in memory")
 OTHER_NAMES = "(others)"
 _IF_ANY = ("screened", "exact_calls", "updates", "idle", "stretches")
-_COUNTED = ("float_calls", "checked_calls", "float_elements", "checked_elements", *_IF_ANY)
+_ALWAYS = ("float_calls", "checked_calls", "float_elements", "checked_elements")
 
 
 def is_float(dtype: str | None) -> bool:
@@ -175,7 +175,7 @@ class Coverage:
 
     def merge(self, other: Mapping[str, Any]) -> None:
         """Add the :meth:`to_dict` of another coverage."""
-        for name in _COUNTED:
+        for name in (*_ALWAYS, *_IF_ANY):
             setattr(self, name, getattr(self, name) + int(other.get(name) or 0))
         for op, reasons in (other.get("unchecked_ops") or {}).items():
             for reason, calls in reasons.items():
@@ -195,10 +195,7 @@ class Coverage:
             by_reason[reason] += calls
             by_op.setdefault(op, {})[reason] = calls
         return {
-            "float_calls": self.float_calls,
-            "checked_calls": self.checked_calls,
-            "float_elements": self.float_elements,
-            "checked_elements": self.checked_elements,
+            **{name: getattr(self, name) for name in _ALWAYS},
             "unchecked": dict(by_reason.most_common()),
             "unchecked_ops": by_op,
             **{name: getattr(self, name) for name in _IF_ANY if getattr(self, name)},
@@ -391,14 +388,9 @@ class GroupCounts:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        return {
-            "records": self.records,
-            "muted": self.muted,
-            "verdicts": dict(self.verdicts),
-            "sides": dict(self.sides),
-            "worst": self.worst.value,
-            "prob": self.prob,
-        }
+        table = asdict(self)
+        del table["name"]
+        return table | {"worst": self.worst.value}
 
 
 @dataclass

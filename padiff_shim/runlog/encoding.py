@@ -220,10 +220,38 @@ class Figures(NamedTuple):
     excess: float
 
 
-class Plain(Mapping[str, Any]):
+class LazyRecord(Mapping[str, Any]):
     """The record of a tensor that is EQUAL or only rounding, without a name or a hypothesis, as nearly all are.
 
     It becomes a table when somebody looks at it; few are ever looked at.
+    """
+
+    __slots__ = ("_table",)
+
+    _table: dict[str, Any] | None
+
+    @property
+    def table(self) -> dict[str, Any]:
+        """All fields, in the order of every record."""
+        if self._table is None:
+            self._table = self._made()
+        return self._table
+
+    def _made(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def __getitem__(self, name: str) -> Any:
+        return self.table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+
+class Plain(LazyRecord):
+    """One that will be written.
 
     Attributes:
         counted: its fields that count calls and steps.
@@ -233,7 +261,7 @@ class Plain(Mapping[str, Any]):
         index: its number in the log; the recorder sets it.
     """
 
-    __slots__ = ("_table", "counted", "index", "modifiers", "reason", "stats", "verdict", "written")
+    __slots__ = ("counted", "index", "modifiers", "reason", "stats", "verdict", "written")
 
     def __init__(
         self,
@@ -246,7 +274,7 @@ class Plain(Mapping[str, Any]):
     ) -> None:
         self.counted, self.written, self.verdict, self.reason, self.stats = counted, written, verdict, reason, stats
         self.modifiers, self.index = modifiers, 0
-        self._table: dict[str, Any] | None = None
+        self._table = None
 
     @property
     def figures(self) -> Figures:
@@ -254,24 +282,11 @@ class Plain(Mapping[str, Any]):
         get = self.stats.get
         return Figures(self.stats["count"], get("different", 0), get("max_abs", 0.0), get("allowed"), excess_of(self.stats))
 
-    @property
-    def table(self) -> dict[str, Any]:
-        """All fields, in the order of every record."""
-        if self._table is None:
-            judgement = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
-            last = {"reason": self.reason, "stats": tables(self.stats), "index": self.index}
-            self._table = {**self.counted, **self.written.fields, **judgement, **last}
-        return self._table
+    def _made(self) -> dict[str, Any]:
+        judgement = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
+        last = {"reason": self.reason, "stats": tables(self.stats), "index": self.index}
+        return {**self.counted, **self.written.fields, **judgement, **last}
 
     def line(self) -> bytes | None:
         """One line of the log; None where that has to be written as any record's."""
         return plain_line(self.index, self.counted, self.written, self.verdict, self.reason, self.stats, self.modifiers)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.table[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.table)
-
-    def __len__(self) -> int:
-        return len(self.table)

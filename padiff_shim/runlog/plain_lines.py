@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..verdicts import SCREENED
-from .encoding import HARMLESS, MODIFIED_TEXT, PLAIN_FIELDS, Figures, WrittenFields
+from .encoding import HARMLESS, MODIFIED_TEXT, PLAIN_FIELDS, Figures, LazyRecord, WrittenFields
 from .events import STATS, JsonTable, Schema
 
 _NEEDED = ("op", "tensor", "site", "layer", "phase")  # to count a record
@@ -44,8 +43,8 @@ class CallFields(WrittenFields):
         self.plain = all(name in fields for name in _NEEDED) and _JUDGED.isdisjoint(fields)
 
 
-class PlainLine(Mapping[str, Any]):
-    """A record that was read, as :class:`~.encoding.Plain` is one to be written. Its line is decoded when somebody looks at it.
+class PlainLine(LazyRecord):
+    """One that was read. Its line is decoded when somebody looks at it.
 
     Attributes:
         written: its fields that were known before the verdict.
@@ -54,26 +53,22 @@ class PlainLine(Mapping[str, Any]):
         units: the larger side's ``rho_max``, 0 where no side has one.
     """
 
-    __slots__ = ("_line", "_table", "figures", "modifiers", "units", "verdict", "written")
+    __slots__ = ("_line", "figures", "modifiers", "units", "verdict", "written")
 
     def __init__(
         self, line: bytes, written: CallFields, verdict: str, modifiers: tuple[str, ...], figures: Figures, units: float
     ) -> None:
         self._line, self.written, self.verdict, self.modifiers = line, written, verdict, modifiers
         self.figures, self.units = figures, units
-        self._table: JsonTable | None = None
+        self._table = None
 
     @property
     def counted(self) -> JsonTable:
         """Its fields that count calls."""
         return self.written.of_call
 
-    @property
-    def table(self) -> JsonTable:
-        """All fields, in the order of the line."""
-        table = self._table
-        if table is None:
-            self._table = table = json.loads(self._line)
+    def _made(self) -> JsonTable:
+        table: JsonTable = json.loads(self._line)
         return table
 
     def __getitem__(self, name: str) -> Any:
@@ -81,12 +76,6 @@ class PlainLine(Mapping[str, Any]):
             return self.verdict
         fields = self.written.fields
         return fields[name] if name in fields else self.table[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.table)
-
-    def __len__(self) -> int:
-        return len(self.table)
 
 
 class PlainForms:

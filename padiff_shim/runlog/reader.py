@@ -344,8 +344,8 @@ class WrittenLog:
     command: str
 
 
-def last_run(logs: Sequence[WrittenLog]) -> tuple[list[Path], list[WrittenLog]]:
-    """The files of the last run among ``logs``, and those of earlier ones.
+def earlier_than_last(logs: Sequence[WrittenLog]) -> list[WrittenLog]:
+    """The files among ``logs`` that are of runs before the last one.
 
     Of each rank the programs that were begun one after the other, each when the one before had ended, are runs of their own; a
     process, its forked children and programs that ran at the same time are one run.
@@ -362,8 +362,7 @@ def last_run(logs: Sequence[WrittenLog]) -> tuple[list[Path], list[WrittenLog]]:
                 reach = min(log.begun for log in program)
             else:
                 earlier += program
-    gone = {log.path for log in earlier}
-    return [log.path for log in logs if log.path not in gone], earlier
+    return earlier
 
 
 _RANKS = 4096  # that are looked for

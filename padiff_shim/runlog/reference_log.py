@@ -18,7 +18,7 @@ from .compare_logs import remark_on, seconds_of
 from .counts import PARTS, Clock, ClockPlace, Tally, spent
 from .encoding import finite
 from .events import JsonTable
-from .reader import LogError, WrittenLog, last_run, logs_in, open_log, text_of
+from .reader import LogError, WrittenLog, earlier_than_last, logs_in, open_log, text_of
 from .writer import now, session
 
 KIND = "reference"
@@ -108,9 +108,9 @@ def unfinished(path: Path, log: Mapping[str, Any]) -> str:
 
 def last_of(folder: Path, logs: Mapping[Path, JsonTable]) -> tuple[list[Path], str]:
     """The files of the last run among ``logs``, and a remark on earlier ones that lie there; ``""`` where there are none."""
-    written = [_written(path, log) for path, log in logs.items()]
-    last, earlier = last_run(written)
-    return last, remark_on(folder, earlier) if earlier else ""
+    earlier = earlier_than_last([_written(path, log) for path, log in logs.items()])
+    gone = {log.path for log in earlier}
+    return [path for path in logs if path not in gone], remark_on(folder, earlier)
 
 
 def _written(path: Path, log: Mapping[str, Any]) -> WrittenLog:

@@ -85,25 +85,14 @@ class Replicas:
     def __str__(self) -> str:
         among = ", ".join(map(str, self.ranks))
         sentences, others = [], bool(self.unknown or self.split or self.alike)
-        if self.steps == 1:
-            steps = tr("at the one step that all of them logged")
-        else:
-            steps = tr("at all {steps} that all of them logged", steps=many(self.steps, "step"))
+        steps = tr("at all {steps} that all of them logged", steps=many(self.steps, "step"))
         if self.parting is not None:
             sentences.append(str(self.parting))
         elif not self.steps:
             sentences.append(tr("ranks {ranks}: no update of a parameter that all of them logged", ranks=among))
-        elif self.compared == 1 and others:
-            text = tr("ranks {ranks}: 1 parameter and its gradient are equal bit for bit {steps}", ranks=among, steps=steps)
-            sentences.append(text)
         elif self.compared and others:
-            part = tr(
-                "ranks {ranks}: {parameters} and their gradients are equal bit for bit {steps}",
-                ranks=among,
-                parameters=many(self.compared, "parameter"),
-                steps=steps,
-            )
-            sentences.append(part)
+            equal = many(self.compared, "parameter with its gradient", "parameters with their gradients")
+            sentences.append(tr("ranks {ranks}: equal bit for bit {steps}: {equal}", ranks=among, steps=steps, equal=equal))
         elif not others:
             equal = tr("ranks {ranks}: parameters and gradients are equal bit for bit {steps}", ranks=among, steps=steps)
             sentences.append(equal)

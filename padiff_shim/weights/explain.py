@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from ..errors import nearest
-from ..text import tr
+from ..text import many, tr
 from . import tree
 from .mapping import Mapping
 from .pairing import Pair
@@ -24,11 +24,7 @@ _SPELT = 2000  # names that are looked through letter by letter for one that is 
 
 def incomplete(mapping: Mapping, src: WeightSide, dst: WeightSide) -> str:
     """The message for weights without partner."""
-    total = sum(map(len, mapping.left))
-    head = tr(
-        "1 weight has no partner; nothing was written." if total == 1 else "{total} weights have no partner; nothing was written.",
-        total=total,
-    )
+    head = tr("{weights} without a partner; nothing was written.", weights=many(sum(map(len, mapping.left)), "weight"))
     return "\n".join(map(str, [head, *without_partner(mapping, src, dst), REMEDY]))
 
 

@@ -20,7 +20,7 @@ from .pairing import SQUARE, Choice, Pair, stacked
 from .reading import read_both
 from .rules import Reordered, Rules, moves
 from .tree import AS_IS, OTHER, TRANSPOSED, Slot, Weight, WeightSide, take
-from .values import Kernels, Run, Trials, prepared, write_all, write_for_good
+from .values import Kernels, Run, Trials, prepared, write_all
 
 
 def transfer_weights(src: Any, dst: Any, *, layer_map: Any = None, rules: Any = None) -> Mapping:
@@ -111,7 +111,7 @@ def carry(mapping: Mapping, src: Any, dst: Any) -> None:
     Raises:
         TransferError: values do not fit; nothing was written.
     """
-    write_for_good(prepared(mapping, *read_both(src, dst, writes=True)))
+    write_all(prepared(mapping, *read_both(src, dst, writes=True)), for_good=True)
 
 
 def match(

@@ -200,14 +200,16 @@ def put(write: Write) -> None:
         write.target.copy_(torch.where(write.partial, write.value, write.target))
 
 
-def write_all(writes: list[Write], put: Callable[[Write], None] = put) -> None:
+def write_all(writes: list[Write], put: Callable[[Write], None] = put, *, for_good: bool = False) -> None:
     """Write everything; if anything fails, Ctrl-C included, every weight gets its old values back.
 
     The old values are copied before the first write, so that restoring them needs no memory.
+
+    ``for_good``: without these copies, into a model that is not used any more if this fails.
     """
     synchronise()
     with torch.no_grad():
-        old_values = [write.target.clone() for write in writes]
+        old_values = [None if for_good else write.target.clone() for write in writes]
         begun = []
         try:
             for write, old in zip(writes, old_values):
@@ -215,19 +217,10 @@ def write_all(writes: list[Write], put: Callable[[Write], None] = put) -> None:
                 put(write)
             synchronise()
         except BaseException:
-            for target, old in begun:
+            for target, old in begun if not for_good else ():
                 target.copy_(old)
             synchronise()
             raise
-
-
-def write_for_good(writes: list[Write]) -> None:
-    """Write everything, without copies of the old values: for a model that is not used any more if this fails."""
-    synchronise()
-    with torch.no_grad():
-        for write in writes:
-            put(write)
-        synchronise()
 
 
 # Which of the possible layouts of a weight is right, as its use shows. Copies of the two layers that hold it run in float64 with
@@ -474,7 +467,7 @@ class _Trial:
     def _carry(self, pairs: list[Pair]) -> None:
         mapping = Mapping(self._source, pairs, {}, ([], []))
         sides = self._sides[self._source], self._sides[OTHER[self._source]]
-        write_all(prepared(mapping, *sides))
+        write_all(prepared(mapping, *sides), for_good=True)
 
     def _outputs(self, framework: str, arguments: Arguments) -> list[np.ndarray[Any, Any]]:
         layer = self._layers[framework]
@@ -561,10 +554,10 @@ def _fresh(arguments: Arguments, dtype: str) -> Arguments:
             return leaf.detach().astype(dtype) if paddle.is_floating_point(leaf) else leaf.detach().clone()
         return leaf
 
-    positional, keywords = mapped(arguments[0], change), mapped(arguments[1], change)
+    changed: Arguments = mapped(arguments, change)
     with contextlib.suppress(Exception):  # objects that cannot be copied are passed on
-        return copy.deepcopy((positional, keywords))
-    return positional, keywords
+        return copy.deepcopy(changed)
+    return changed
 
 
 def _equal_arguments(arguments: tuple[Arguments, Arguments]) -> tuple[Arguments, Arguments]:
@@ -579,7 +572,7 @@ def _equal_arguments(arguments: tuple[Arguments, Arguments]) -> tuple[Arguments,
                 return paddle.to_tensor(as_array(torch_leaves.pop(place)).copy())
         return leaf
 
-    return arguments[0], (mapped(arguments[1][0], change), mapped(arguments[1][1], change))
+    return arguments[0], mapped(arguments[1], change)
 
 
 def _alike(arguments: Arguments, width: int) -> Arguments:
@@ -594,7 +587,8 @@ def _alike(arguments: Arguments, width: int) -> Arguments:
         row = np.broadcast_to(values.reshape(-1, width)[0], values.shape).copy()
         return torch.from_numpy(row).to(leaf.device) if isinstance(leaf, torch.Tensor) else paddle.to_tensor(row)
 
-    return mapped(arguments[0], change), mapped(arguments[1], change)
+    changed: Arguments = mapped(arguments, change)
+    return changed
 
 
 @contextlib.contextmanager
