@@ -293,6 +293,7 @@ def test_outputs_that_come_twice_are_refused_as_natively():
 
 
 @pytest.mark.slow
+@pytest.mark.avx512
 @pytest.mark.skipif(not IS_3, reason="the page's counts are those of Paddle 3")
 def test_the_page_counts_the_ops_that_lack_second_derivatives():
     lines = second_orders.lines()
