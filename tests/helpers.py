@@ -215,6 +215,12 @@ def entries():
                 yield op, here
 
 
+def running():
+    """Names of the ops whose forward and backward can be run in one process here."""
+    ends = {"norm_except_dim"}  # its backward alone ends the process: "one gradient alone" in docs/defects.md
+    return [name for name, op in ops().items() if has_kernel(op) and name not in ends]
+
+
 def of_families(pairs):
     """Family -> the first of the (op, entry) pairs of each op that can run here; families without any are left out."""
     first = {op.name: (op, entry) for op, entry in reversed(pairs) if has_kernel(op)}

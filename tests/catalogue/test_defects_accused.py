@@ -6,12 +6,12 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
+from helpers import running
 
 import padiff_shim
 from padiff_shim.auditing import cases
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.registry import ops
-from padiff_shim.dispatch.dtypes import has_kernel
 from padiff_shim.frameworks.versions import IS_3
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -23,9 +23,7 @@ ACCUSED = {
     "norm of a 0-D tensor along an axis is zero": ("vector_norm", "out", "no-element-seen"),
 }
 HERE = [name for name in ACCUSED if paddle.__version__ in defects()[name].paddle]
-RUNNING = {name: op for name, op in ops().items() if has_kernel(op)}
-IN_PYTHON = [name for name, op in RUNNING.items() if any(not entry.target.startswith("paddle._") for entry in op.entries)]
-ENDS = {"norm_except_dim"}  # its backward alone ends the process: "one gradient alone" in docs/defects.md
+IN_PYTHON = [name for name in running() if any(not entry.target.startswith("paddle._") for entry in ops()[name].entries)]
 
 
 def run_program(program):
@@ -83,7 +81,7 @@ def test_no_other_function_writes_its_operands():
 @pytest.mark.slow
 def test_every_op_has_its_shape():
     residuals = {"lstsq"} if paddle.__version__ in defects()["lstsq returns residuals without full rank"].paddle else set()
-    answers = {name: misread(name) for name in RUNNING if name not in ENDS | residuals}
+    answers = {name: misread(name) for name in running() if name not in residuals}
     assert [name for name, hypotheses in answers.items() if hypotheses & {"shape", "dtype"}] == []
 
 
