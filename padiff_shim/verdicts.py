@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -82,6 +82,11 @@ class Side(PlainWord):
     TORCH = "torch"
     BOTH = "both"
     NONE = "none"
+
+    @classmethod
+    def of(cls, guilty: Sequence[Side]) -> Side:
+        """The side that a verdict names, of those that are guilty."""
+        return cls.BOTH if len(guilty) > 1 else guilty[0] if guilty else cls.NONE
 
 
 @dataclass

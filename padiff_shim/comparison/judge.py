@@ -137,7 +137,7 @@ class Births:
         seen = {str(side): float(tensor[tuple(place)]) for side, tensor in zip((Side.PADDLE, Side.TORCH), sides)}
         return {
             "what": what,
-            "side": str(guilty[0] if len(guilty) == 1 else Side.BOTH),
+            "side": str(Side.of(guilty)),
             "at": place,
             "values": seen,
             "came_in": bearing,

@@ -65,8 +65,7 @@ def judge_exact(
         bad=bad,
         numel=paddle.numel(),
     )
-    verdict, side = wrong_class(bad, paddle.numel()), guilty[0] if len(guilty) == 1 else Side.BOTH
-    return Judgement(verdict, side, reason=reason, stats=stats)
+    return Judgement(wrong_class(bad, paddle.numel()), Side.of(guilty), reason=reason, stats=stats)
 
 
 def _moved(
@@ -151,8 +150,7 @@ def judge_nonfinite(
     at = stats["first_bad"]
     reason = logged("at {place}: paddle {paddle}, torch {torch}, oracle {oracle}", place=at, **values) + remark
     named = [side for side, places in zip((Side.PADDLE, Side.TORCH), guilty) if places.any()]
-    side = Side.BOTH if len(named) == 2 else named[0] if named else Side.NONE
-    return Judgement(verdict, side, reason=reason, stats=stats)
+    return Judgement(verdict, Side.of(named), reason=reason, stats=stats)
 
 
 def _excused(

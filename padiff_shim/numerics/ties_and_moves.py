@@ -24,6 +24,7 @@ from .verdict import judge
 # Nothing is rounded forward, so an element that differs is wrong on one side. A gradient is linear in the incoming one with the
 # factors 0, 1, -1 and shares of 1: the formula of its magnitude is the magnitude of its sums, that of ones counts their terms.
 
+SIDES = (Side.PADDLE, Side.TORCH)
 Kernel = Callable[..., torch.Tensor]
 
 
@@ -45,8 +46,8 @@ def results(
         unlike = int((~equal_in_value(paddle, torch_)).sum())
         reason = logged("both sides round to a nearest number") if unlike else logged("equal in value")
         return Judgement(Verdict.ROUNDING if unlike else Verdict.EQUAL, reason=reason, stats=stats)
-    guilty = [side for side, places in zip((Side.PADDLE, Side.TORCH), strays) if bool(places.any())]
-    whose = guilty[0] if len(guilty) == 1 else Side.BOTH
+    guilty = [side for side, places in zip(SIDES, strays) if bool(places.any())]
+    whose = Side.of(guilty)
     accused = paddle if whose is not Side.TORCH else torch_
     place, number = first_place(bad), int(bad.sum())
     seen = [f"{tensor[tuple(place)].item():g}" for tensor in (paddle, torch_, value)]
@@ -65,15 +66,14 @@ def results(
     name = _giving(variants, wide, accused, lambda value: equal_in_value(accused, value.to(accused.dtype)) | ~bad)
     if whose is not Side.BOTH and name is not None:
         verdict = Verdict.NONFINITE if strange else Verdict.PRECISION_MODE if variants[name].precision else Verdict.SEMANTICS
-        return Judgement(
-            verdict,
-            whose,
-            name,
-            reason=logged("{whose}: explained by {name}; {text}", whose=whose, name=name, text=text),
-            stats=stats,
-        )
+        return _explained(verdict, whose, name, text, stats)
     verdict = Verdict.NONFINITE if strange else wrong_class(number, bad.numel())
     return Judgement(verdict, whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)
+
+
+def _explained(verdict: Verdict, whose: Side, name: str, text: str, stats: dict[str, Any]) -> Judgement:
+    reason = logged("{whose}: explained by {name}; {text}", whose=whose, name=name, text=text)
+    return Judgement(verdict, whose, name, reason=reason, stats=stats)
 
 
 def _giving(
@@ -134,8 +134,6 @@ def gradients(
 
 
 # ---- The verdict on answers at ties (:mod:`.ties`), apart from that on all other elements.
-
-SIDES = (Side.PADDLE, Side.TORCH)
 
 
 class Settled(NamedTuple):
@@ -234,7 +232,7 @@ def _refused(
         allowed=values[2],
     )
     stats["first_bad"], stats["oracle"] = place, "float64"
-    whose = guilty[0] if len(guilty) == 1 else Side.BOTH
+    whose = Side.of(guilty)
     accused = sides[SIDES.index(guilty[0])]
     name = None
     if len(guilty) == 1 and accused.is_floating_point():
@@ -245,13 +243,7 @@ def _refused(
 
         name = _giving(variants, call.wide, accused, agrees)
     if name is not None:
-        return Judgement(
-            Verdict.SEMANTICS,
-            whose,
-            name,
-            reason=logged("{whose}: explained by {name}; {text}", whose=whose, name=name, text=text),
-            stats=stats,
-        )
+        return _explained(Verdict.SEMANTICS, whose, name, text, stats)
     if accused.is_floating_point() and not bool(accused[bad].isfinite().any()):
         return Judgement(Verdict.NONFINITE, whose, reason=f"{whose}: {text}", stats=stats)
     return Judgement(wrong_class(number, bad.numel()), whose, reason=f"{' and '.join(guilty)}: {text}", stats=stats)

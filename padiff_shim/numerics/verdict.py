@@ -45,9 +45,8 @@ def judge(
     if paddle.shape != torch_.shape or paddle.dtype != torch_.dtype or torch_.shape != quantity.shape:
         wanted = (quantity.shape, quantity.dtype)
         wrong = [side for side, t in ((Side.PADDLE, paddle), (Side.TORCH, torch_)) if (tuple(t.shape), t.dtype) != wanted]
-        side = wrong[0] if len(wrong) == 1 else Side.BOTH
         what = "shape" if paddle.shape != torch_.shape else "dtype"
-        return Judgement(Verdict.SEMANTICS, side, what, reason=forms(paddle, torch_), stats={"count": paddle.numel()})
+        return Judgement(Verdict.SEMANTICS, Side.of(wrong), what, reason=forms(paddle, torch_), stats={"count": paddle.numel()})
     if same is None:
         same = difference_module.same(paddle, torch_)
     if paddle.numel() == 0 or (same and not audit):
@@ -215,7 +214,7 @@ def _weigh(
             confirm = Confirmation(sample.quantity, *results, causes, np.random.default_rng(0))
     return Judgement(
         verdict,
-        Side.BOTH if len(guilty) == 2 else Side(guilty[0]),
+        Side.of([Side(name) for name in guilty]),
         explained.name if explained else None,
         explained.alternatives if explained else (),
         modifiers,
