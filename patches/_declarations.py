@@ -25,6 +25,7 @@ REDUCED = (
     Sample((), axis=None, keepdim=False),
     Sample((3, 4), axis=1, keepdim=False),
 )
+REDUCTIONS = ("mean", "sum", "none")
 REDUCED_EMPTY = (Sample((0, 4), axis=0, keepdim=False), Sample((0, 4), axis=None, keepdim=False))
 
 
@@ -38,6 +39,13 @@ def with_axes(*tensors: torch.Tensor) -> None:
     """Refuses tensors without axes, which Torch takes for such of one axis."""
     if not all(tensor.ndim for tensor in tensors):
         raise ValueError("an operand without axes")
+
+
+def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
+    """Their mean or sum, or they themselves."""
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
+    return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
 def of(formula: Callable[..., Any], torchs: Callable[..., Any], *more: Any) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Fault
 
-from ._declarations import axes
+from ._declarations import axes, reduced
 
 LOWEST = -64.0  # Paddle's CPU softmax: exp(max(x - max, -64))
 
@@ -113,7 +113,7 @@ def shares_of_one(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor,
     if not soft or smoothing or weight is not None or not use_softmax:
         raise NotImplementedError("shares alone")
     values = x.logsumexp(axis) - (label * x).sum(axis)
-    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values.unsqueeze(axis))()
+    return reduced(values.unsqueeze(axis), reduction)
 
 
 def sloped(value: torch.Tensor, slope: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
@@ -205,7 +205,7 @@ def elementwise(own: Callable[..., Any], weight: torch.Tensor, u: Any, v: Any, d
     left, right = factors(rows.flatten(1), u.detach(), v.detach(), *rest)
     sigma = torch.dot(left, torch.mv(rows.flatten(1), right))
     share = torch.outer(left, right).reshape(rows.shape).movedim(0, dim) * lies.sum() / sigma
-    return own(lies, u, v, dim, *rest) + (1 - share) / sigma * (weight - lies)
+    return sloped(own(lies, u, v, dim, *rest), (1 - share) / sigma, weight)
 
 
 def factors(matrix: torch.Tensor, u: torch.Tensor, v: torch.Tensor, steps: int, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -263,13 +263,13 @@ def logarithm_of_difference(own: Callable[..., Any], x: torch.Tensor, label: tor
     values = -(label * torch.log(x).clamp_min(-100.0) + (1 - label) * torch.log(1 - x).clamp_min(-100.0))
     weight, reduction = rest or (None, "none")
     values = values if weight is None else values * weight
-    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values)()
+    return reduced(values, reduction)
 
 
 def logarithm_of_sum(own: Callable[..., Any], x: torch.Tensor, label: torch.Tensor, reduction: str) -> torch.Tensor:
     """``soft_margin_loss`` by log(1 + exp(-x y)), without log1p, whose exponential overflows."""
     values = torch.log(1 + torch.exp(-label.to(x.dtype) * x))
-    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values)()
+    return reduced(values, reduction)
 
 
 def label_taken_off(
@@ -280,7 +280,7 @@ def label_taken_off(
     share = torch.ones_like(x[:, :1]) if weight is None else weight.detach()[label]
     part = single(margin**p / x.shape[1])  # of a tensor with the number of classes
     values = (share * (margin - x.gather(1, label) + x).clamp_min(0.0) ** p).mean(1) - (share * part).squeeze(1)
-    return {"mean": values.mean, "sum": values.sum}.get(reduction, lambda: values)()
+    return reduced(values, reduction)
 
 
 def bounded_together(own: Callable[..., Any], x: torch.Tensor, y: torch.Tensor, axis: int, eps: float) -> torch.Tensor:
@@ -331,7 +331,7 @@ def sixth(own: Callable[..., Any], x: torch.Tensor, slope: float, offset: float)
     if (slope, offset) != (0.1666667, 0.5):
         raise NotImplementedError("Torch's own slope")
     lies = x.detach()
-    return own(lies, slope, offset) + single(1 / 6) * (lies.abs() < 3) * (x - lies)
+    return sloped(own(lies, slope, offset), single(1 / 6) * (lies.abs() < 3), x)
 
 
 def whole_to_each(axis: Callable[..., Any]) -> dict[str, Fault]:

@@ -15,7 +15,7 @@ import torch
 
 from padiff_shim.table.op import Fault
 
-from ._declarations import axes
+from ._declarations import axes, reduced
 from ._faults import single
 
 Norm = Callable[..., torch.Tensor]
@@ -72,7 +72,7 @@ def _triplets(
 
     loss, clipped = missing(x, positive, negative), missing(x.detach(), positive.detach(), negative.detach()) == math.inf
     loss = torch.where(clipped, torch.finfo(loss.dtype).max, torch.relu(loss))
-    return {"mean": loss.mean, "sum": loss.sum}.get(how[0], lambda: loss)()
+    return reduced(loss, how[0])
 
 
 def _pairs(norm: Norm, x: torch.Tensor, p: float, *rest: Any) -> torch.Tensor:

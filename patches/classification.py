@@ -10,9 +10,9 @@ import torch.nn.functional as F
 
 from padiff_shim.table.op import Definition, Fault, Floats, Ints, KernelLimits, Sample, each, op
 
-from ._declarations import ROUNDED
+from ._declarations import REDUCTIONS, ROUNDED, reduced
 from ._faults import SMOOTHED_LABELS, clipped, shares_of_one
-from .loss import REDUCTIONS, loss, reduced
+from .loss import loss
 
 # ---- Cross entropy of labels and of class shares by Torch's kernels, counted and weighed as in Paddle.
 

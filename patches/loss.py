@@ -14,10 +14,9 @@ import torch.nn.functional as F
 from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Fault, Floats, Op, Sample, each, function, op
 
-from ._declarations import ROUNDED, alike, with_axes
+from ._declarations import REDUCTIONS, ROUNDED, alike, reduced, with_axes
 from ._faults import SMOOTHED, logarithm_of_difference, logits_at_zero
 
-REDUCTIONS = ("mean", "sum", "none")
 _REDUCED = each((Sample((3, 4), (3, 4)),), reduction=REDUCTIONS)
 _BROADCAST = (*_REDUCED, Sample((3, 4), (4,)), Sample((3, 4), (3, 1), reduction="none"))
 
@@ -35,13 +34,6 @@ def loss(params: str, *, door: str = "", **options: Any) -> Callable[[Callable[.
         )(formula)
 
     return declare
-
-
-def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
-    """Their mean or sum, or they themselves."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
-    return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
 @loss('input label reduction="mean"', samples=_BROADCAST)

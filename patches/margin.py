@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Definition, Fault, Floats, Ints, Sample, each, function, op
 
-from ._declarations import ROUNDED, alike, with_axes
+from ._declarations import REDUCTIONS, ROUNDED, alike, reduced, with_axes
 from ._faults import label_taken_off, logarithm_of_sum
 from ._norm_faults import TRIPLET
-from .loss import LOGITS, REDUCTIONS, WEIGHTS, loss, reduced
+from .loss import LOGITS, WEIGHTS, loss
 
 _MARGIN = Kinks(reach=4)  # what a pair lacks to it is computed
 
