@@ -7,6 +7,7 @@ untranslated until somebody translates it.
 
 import ast
 import builtins
+import functools
 import re
 from pathlib import Path
 
@@ -36,6 +37,7 @@ msgstr ""
 """
 
 
+@functools.cache
 def messages():
     """(message, its context or None) -> its places in the sources."""
     places = {}

@@ -5,6 +5,7 @@ else changes (test_monkeypatches.py), hostile logs and bundles (test_log_hostile
 """
 
 import ast
+import re
 import shutil
 import signal
 import subprocess
@@ -218,7 +219,8 @@ UNPICKLERS = {"marshal", "pickle", "shelve", "dill", "joblib", "cloudpickle"}
 def test_nothing_is_executed_that_was_read():
     """What is evaluated is no text of a log, a bundle or a page, and none of them is unpickled (weights: checked names alone)."""
     for path in [*(ROOT / "padiff_shim").rglob("*.py"), *(ROOT / "patches").rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        for node in ast.walk(ast.parse(text)) if re.search(r"\b(eval|exec|loads?)\b|allow_pickle", text) else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 assert node.func.id not in ("eval", "exec") or path.as_posix().endswith(tuple(OWN_TEXT)), path
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
