@@ -8,6 +8,7 @@ So every call gets the original's operands, and what it makes of them differentl
 from __future__ import annotations
 
 import difflib
+import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
@@ -96,11 +97,16 @@ class OriginGroup:
         names = [[call.name for call in calls if call.name not in _NARROWED] for calls in (self.port, self.original)]
         return names[0] == names[1] or (self.backward and sorted(names[0]) == sorted(names[1]))
 
+    @functools.cached_property
+    def sums_other_rows(self) -> bool:
+        """Whether both end in a product that sums over the same rows in another order."""
+        return bool(self.port and self.original) and _of_other_rows(self.port[-1], self.original[-1])
+
     @property
     def moved(self) -> tuple[list[TraceCall], list[TraceCall]]:
         """Of a backward that makes equal calls in another order: the calls of both that stand elsewhere; of a product that sums
         over the same rows in another order: those that say which rows are taken; nothing of any other."""
-        if _of_other_rows(self.port[-1], self.original[-1]):
+        if self.sums_other_rows:
             return _taking_rows(self.port[-1]), _taking_rows(self.original[-1])
         port, original = ([call.name for call in calls] for calls in (self.port, self.original))
         if not self.backward or port == original or sorted(port) != sorted(original):
@@ -355,7 +361,7 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     """Cause, name and reason of an origin that is no formulation of the library."""
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
-    special = _of_training(port, original) or _of_rows(port[-1], original[-1]) or (_of_table(group) if group.of_table else None)
+    special = _of_training(port, original) or _of_rows(group) or (_of_table(group) if group.of_table else None)
     if special is not None:
         return special
     moved = {call.name for calls in group.moved for call in calls}
@@ -385,10 +391,10 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     return cause, written, why
 
 
-def _of_rows(port: TraceCall, original: TraceCall) -> tuple[str, str, str] | None:
+def _of_rows(group: OriginGroup) -> tuple[str, str, str] | None:
     """The same of a product that sums over the same rows in another order; None of anything else."""
     why = tr("it sums over the rows in the order in which they are taken, and they are taken in another one")
-    return (GROUPING, tr("order of the rows of {op}", op=port.name), why) if _of_other_rows(port, original) else None
+    return (GROUPING, tr("order of the rows of {op}", op=group.port[-1].name), why) if group.sums_other_rows else None
 
 
 def _of_table(group: OriginGroup) -> tuple[str, str, str]:
