@@ -52,8 +52,11 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
                 continue  # another statement
             texts = ((node, _text(node, wanted, named, modules[1])) for node, wanted in parts)
             unlike = {node: text for node, text in texts if text}
-            choices = [unlike] if len(unlike) > 1 else []
-            for chosen in [*choices, *({node: text} for node, text in unlike.items())]:
+            choices = [{node: text} for node, text in unlike.items()]
+            if len(unlike) > 1:  # parts that are exchanged are one change; otherwise the fewest are tried first
+                exchanged = sorted(map(ast.unparse, unlike)) == sorted(unlike.values())
+                choices.insert(0 if exchanged else len(choices), unlike)
+            for chosen in choices:
                 places = [ValueSource(port.file, node, "") for node in chosen]
                 edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
                 words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]

@@ -165,7 +165,7 @@ WRONG = {
         "F.silu(self.gate(x)) * self.up(x)",
         "F.silu(self.up(x)) * self.gate(x)",
         "F.silu",
-        "layer experts.0.gate), in the original from linear (line",
+        "an op in another place: the operations of F.silu(self.up(x)) * self.gate(x)",
     ),
     "moe: experts of x": (
         "expert(flat[rows])",
@@ -177,7 +177,7 @@ WRONG = {
         "q + self.v.",
         "q + self.u.",
         "position = ",
-        "another operand: the first operand comes from add (line",
+        "another operand: self.u.unsqueeze(1), where the original has self.v[:, None]",
     ),
     "xl: mask": (
         "1 + total - length",
@@ -310,7 +310,7 @@ WRONG = {
         "F.tanh(a) * F.sigmoid(b)",
         "F.tanh(b) * F.sigmoid(a)",
         "F.tanh(b)",
-        ", and the other way round (in 6 layers)",
+        "another operand: b, a, where the original has a, b",
     ),
     "gnn: ends": (
         "left[source] + right[target]",
