@@ -176,7 +176,7 @@ def argument_node(call: ApiCall, name: str) -> ast.expr | None:
     if isinstance(node, ast.AugAssign) and call.symbol:
         return node.target if name == "x" else node.value
     if isinstance(node, ast.Subscript) and call.symbol.startswith("[]"):
-        statement = _parents(call.file).get(node)
+        statement = parents_of(call.file).get(node)
         value = statement.value if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
         return {"x": node.value, "item": node.slice, "value": value}[name]
     if not isinstance(node, ast.Call) or call.symbol or name not in call.arguments:
@@ -238,13 +238,13 @@ def names_of_parts(value: Value) -> tuple[list[ast.expr], int]:
     """
     call = None if value.node is None else value.node.api
     node = None if call is None else call.expression
-    statement: Any = None if call is None or node is None else _parents(call.file).get(node)
+    statement: Any = None if call is None or node is None else parents_of(call.file).get(node)
     elements = statement.elts if isinstance(statement, ast.Tuple) else []
     if call is not None and isinstance(node, ast.Subscript) and elements:
         parts = [
             part for part in elements if isinstance(part, ast.Subscript) and ast.unparse(part.value) == ast.unparse(node.value)
         ]
-        statement, at = _parents(call.file).get(statement), elements.index(node) if len(parts) == len(elements) else -1
+        statement, at = parents_of(call.file).get(statement), elements.index(node) if len(parts) == len(elements) else -1
     else:
         at = value.node.results.index(value) if value.node is not None and value in value.node.results else -1
     target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
@@ -279,24 +279,24 @@ class ValueSource(NamedTuple):
     @property
     def parent(self) -> Any:
         """The node in which the expression stands."""
-        return _parents(self.file).get(self.node)
+        return parents_of(self.file).get(self.node)
 
     @property
     def function(self) -> ast.FunctionDef | None:
         """The function in which it stands."""
         node: Any = self.node
-        parents = _parents(self.file)
+        parents = parents_of(self.file)
         while node is not None and not isinstance(node, ast.FunctionDef):
             node = parents.get(node)
         return node
 
     def replaced_by(self, text: str) -> Rewrite:
         """The change of the expression, in brackets within another; what a statement writes gets a new value."""
-        written = _written_by(self.node, _parents(self.file).get(self.node), self.file)
+        written = _written_by(self.node, parents_of(self.file).get(self.node), self.file)
         if written is not None:
             return Rewrite.of(self.file, [(self.node, f"{ast.unparse(written)} = {text}")])
         plain = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Call, ast.keyword, ast.Tuple, ast.List, ast.Subscript)
-        parent = _parents(self.file).get(self.node)
+        parent = parents_of(self.file).get(self.node)
         within = not isinstance(parent, plain) or self.node in (getattr(parent, "func", None), getattr(parent, "value", None))
         within = within and not isinstance(parent, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.keyword))
         bare = isinstance(ast.parse(text, mode="eval").body, (ast.Name, ast.Call, ast.Attribute, ast.Subscript, ast.Constant))
@@ -304,7 +304,7 @@ class ValueSource(NamedTuple):
 
     def replaced_or_left_out(self, text: str) -> Iterator[Rewrite]:
         """The same; first without the statement, where this would give a name what it has."""
-        statement = _parents(self.file).get(self.node)
+        statement = parents_of(self.file).get(self.node)
         if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == [text]:
             place = statement.lineno, statement.col_offset, statement.end_lineno or 0, statement.end_col_offset or 0
             yield Rewrite(self.file, frozenset([Edit(*place, "")]))
@@ -339,7 +339,8 @@ def _written_by(node: ast.expr, parent: Any, file: str) -> ast.expr | None:
     return node.args[0] if node.args and is_module(func.value, file) else func.value
 
 
-def _parents(file: str) -> dict[ast.AST, Any]:
+def parents_of(file: str) -> dict[ast.AST, Any]:
+    """The nodes of the tree of a source file, and in which other each stands."""
     return _parents_in(parsed(file))
 
 
@@ -354,7 +355,7 @@ def source_of_value(value: Value) -> ValueSource | None:
     node = None if call is None else call.expression
     if value.node is None or call is None or node is None or is_library(call.file):
         return None
-    parents = _parents(call.file)
+    parents = parents_of(call.file)
     while isinstance(field := parents.get(node), ast.Attribute) and field.attr in _ARRANGE and isinstance(parents[field], ast.Call):
         node = parents[field]
     statement = parents.get(node)

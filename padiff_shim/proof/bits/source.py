@@ -11,15 +11,15 @@ import linecache
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import paddle
 
 from ...dispatch.call_site import is_library
-from ..arguments import parsed, shown
-from ..expressions import Edit, Rewrite, attribute_text, extent
+from ..arguments import nodes_of, shown
+from ..expressions import Edit, Rewrite, attribute_text, extent, parents_of
 from .calls import ValueId
 
 
@@ -253,7 +253,7 @@ def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
     statement = None if expression is None else source.statement(expression)
     if not isinstance(expression, ast.Call) or statement is None or patch is None or not source.is_alone(statement):
         return None
-    tree = ast.parse(patch.apply(_source(within.file).source))
+    tree = ast.parse(patch.apply("".join(_source(within.file).lines)))
     line = within.code.co_firstlineno
     method = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == line), None)
     if method is None:
@@ -323,30 +323,34 @@ class _Source:
 
     def __init__(self, file: str, lines: Sequence[str]) -> None:
         self.file, self.lines = file, list(lines)
-        self.source = "".join(self.lines)
         self._parts: dict[int, list[tuple[str, ast.expr]]] = {}
-        self.tree = parsed(file)
-        self.parents = {child: parent for parent in ast.walk(self.tree) for child in ast.iter_child_nodes(parent)}
+        self.nodes, self.parents = nodes_of(file), parents_of(file)
 
     def parts(self, line: int) -> list[tuple[str, ast.expr]]:
         """The parts of a line's statement that may hold a tensor, or stand for a number."""
         if line not in self._parts:
             statements = [
-                node
-                for node in ast.walk(self.tree)
-                if isinstance(node, _SIMPLE) and node.lineno <= line <= (node.end_lineno or line)
+                node for node in self.nodes if isinstance(node, _SIMPLE) and node.lineno <= line <= (node.end_lineno or line)
             ]
             statement = max(statements, key=lambda node: node.lineno) if statements else ast.Module([], [])
             self._parts[line] = [
-                (ast.get_source_segment(self.source, part) or "", part)
+                (self.written(part), part)
                 for part in ast.walk(statement)
                 if isinstance(part, _VALUED) and isinstance(getattr(part, "ctx", _LOAD), ast.Load)
             ]
         return self._parts[line]
 
+    def written(self, node: ast.expr) -> str:
+        """The text of an expression, without the whole file that ``ast.get_source_segment`` reads for it."""
+        line, column, end_line, end_column = extent(node)
+        held = [text.encode() for text in self.lines[line - 1 : end_line]]
+        held[-1] = held[-1][:end_column]
+        held[0] = held[0][column:]
+        return b"".join(held).decode()
+
     def at(self, span: Span) -> ast.expr | None:
         """The expression that lies there."""
-        return _at(self.tree, span)
+        return _at(self.nodes, span)
 
     def statement(self, expression: ast.expr) -> ast.stmt | None:
         """The statement of an expression, if lines can stand before it that are evaluated as often."""
@@ -385,8 +389,8 @@ class _Source:
         for made, values in _before(span, spans):
             if value in values:
                 for node in ast.walk(expression):
-                    if isinstance(node, ast.expr) and node is not expression and _at(node, made) is node:
-                        return ast.get_source_segment(self.source, node)
+                    if isinstance(node, ast.expr) and node is not expression and _at([node], made):
+                        return self.written(node)
         return None
 
     def repeated(self, value: ValueId | float, span: Span, spans: Sequence[tuple[Span, Sequence[ValueId]]]) -> str | None:
@@ -397,11 +401,11 @@ class _Source:
             return None
         written = {
             ast.unparse(target)
-            for target in ast.walk(self.tree)
+            for target in self.nodes
             if isinstance(getattr(target, "ctx", None), ast.Store) and made.line <= target.lineno < span.line  # type: ignore[attr-defined]
         }
         parts = {ast.unparse(part) for part in ast.walk(node) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))}
-        return None if parts & written else f"({ast.get_source_segment(self.source, node)})"
+        return None if parts & written else f"({self.written(node)})"
 
     def held_before(
         self, value: ValueId | float, span: Span, statement: ast.stmt, spans: Sequence[tuple[Span, Sequence[ValueId]]]
@@ -422,7 +426,7 @@ class _Source:
         line = beside(node)
         if node is None or line is None or line is statement:
             return None
-        return _Held(line, ast.get_source_segment(self.source, node) or "", "", node)
+        return _Held(line, self.written(node), "", node)
 
     def needs_parentheses(self, expression: ast.expr, written: ast.expr, span: Span) -> bool:
         """Whether another expression in this one's place has to stand in parentheses."""
@@ -452,10 +456,10 @@ _PLAIN = (ast.Attribute, ast.Name, ast.Constant, ast.Load, ast.Subscript, ast.Ex
 _CLOSED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
 
 
-def _at(tree: ast.AST, span: Span) -> ast.expr | None:
-    """The expression of a tree that lies there."""
+def _at(nodes: Iterable[ast.AST], span: Span) -> ast.expr | None:
+    """The expression among some nodes that lies there."""
     place = (span.line, span.column, span.end_line, span.end_column)
-    return next((node for node in ast.walk(tree) if isinstance(node, ast.expr) and extent(node) == place), None)
+    return next((node for node in nodes if isinstance(node, ast.expr) and extent(node) == place), None)
 
 
 def _is_plain(text: str) -> bool:
