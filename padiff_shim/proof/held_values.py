@@ -27,21 +27,6 @@ def tensors_of(model: Model) -> dict[str, Any]:
     return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
 
 
-def rounded_tables(side: ModelSide, model: Model, mapping: Mapping) -> dict[str, Array]:
-    """What the conversion of a model to its side's dtype has rounded, as it was before, by name: tables that code computes.
-
-    Not what has a partner: both programs hold the same numbers there, rounded alike.
-    """
-    paired, layers = {pair.name(side.framework) for pair in mapping}, dict(side._named_layers(model))
-    tables = {}
-    for name, tensor in tensors_of(side.model).items():
-        path, _, own = name.rpartition(".")
-        before = as_array(getattr(layers[path], own))
-        if name not in paired and before.dtype.kind == "f" and not np.array_equal(before, as_array(tensor), equal_nan=True):
-            tables[name] = before
-    return tables
-
-
 @contextlib.contextmanager
 def holding(side: ModelSide, values: dict[str, Array]) -> Iterator[None]:
     """Within it a model holds other values under some names."""

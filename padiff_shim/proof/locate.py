@@ -18,7 +18,7 @@ import torch
 
 from ..dispatch.call_site import at_line
 from ..errors import TransferError
-from ..frameworks.memory import TORCH_DTYPES
+from ..frameworks.memory import HALVES, TORCH_DTYPES, dtype_of
 from ..interrupts import let_pass
 from ..measure.bits import largest
 from ..present.annotations import Patch
@@ -79,6 +79,7 @@ from .trace import (
 )
 
 ArrayPairs = list[tuple[Array, Array]]
+NamedTables = Sequence[tuple[torch.Tensor, str]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
 MOST = 64  # mistakes that are mended in one search
 _TRIED_ALONE = 4  # changes that may mend all of them, each a run of the port
@@ -95,6 +96,7 @@ class Located:
         unexplained: what differs though no call does.
         tables: the original's that both programs got, in place of the port's; notes: in words.
         unsettled: the first output or gradient that is far apart, and that single rounding errors move as far.
+        rounded: the tables that are held in 16 bits, and differ by that from the other program's: the original's, and the port's.
         original, port: the calls of both runs, without numbers.
     """
 
@@ -105,6 +107,7 @@ class Located:
     tables: Tables = ()
     notes: tuple[str, ...] = ()
     unsettled: str = ""
+    rounded: tuple[NamedTables, NamedTables] = ((), ())
     original: Trace = field(default_factory=Trace)
     port: Trace = field(default_factory=Trace)
 
@@ -325,9 +328,8 @@ class _MistakeSearch:
         over, traces = self._rest == "", (self._original.trace, self._port.trace)
         self.forget()
         notes = tuple(dict.fromkeys([*tables.notes, *filter(None, [self._alone])]))
-        return Located(
-            self._differences, over, self.apart, self._rest or "", [*tables.constants, *tables.made], notes, unsettled, *traces
-        )
+        exchanged = [*tables.constants, *tables.made]
+        return Located(self._differences, over, self.apart, self._rest or "", exchanged, notes, unsettled, tables.rounded, *traces)
 
     def forget(self) -> None:
         """Hold no numbers any longer; calls and values hold each other, and would wait for a collection."""
@@ -514,7 +516,9 @@ class _MistakeSearch:
                 [
                     value.tensor
                     for value in own
-                    if value.node is None and _is_single(value) and not any(_equal_numbers(table, value) for table in other)
+                    if value.node is None
+                    and _is_born_in(torch.float32, value)
+                    and not any(_equal_numbers(table, value) for table in other)
                 ]
                 for own, other in zip(every, reversed(every))
             ]
@@ -527,15 +531,18 @@ class _MistakeSearch:
     def _exchange(self) -> Exchange:
         """The original's tables that the port gets, see :func:`exchange`."""
         weights = [weight_names(side, self._mapping) for side in self._sides]
-        original_tables, port_tables = (
-            tables_of(run.trace, names.__contains__) for run, names in zip((self._original, self._port), weights)
-        )
+        runs = self._original, self._port
+        both = [tables_of(run.trace, names.__contains__) for run, names in zip(runs, weights)]
+        half = TORCH_DTYPES[self._sides[0].dtype()]
 
-        def moved() -> list[Value]:
-            touch = rounded_in_single(torch.Generator().manual_seed(0), weights[0].__contains__)
-            return tables_of(self._sides[0].run_wide(functools.partial(Capture, touch=touch)).trace, weights[0].__contains__)
+        def moved(at: int, share: float) -> dict[Value, Value]:
+            touch = rounded_in_single(torch.Generator().manual_seed(0), weights[at].__contains__)
+            coarse = [value.tensor for value in both[at] if share and value.node is None and _is_born_in(half, value)]
+            pairs = [(tensor, tensor + share * tensor.sign() * tensor.abs().clamp_min(torch.finfo(half).tiny)) for tensor in coarse]
+            trace = self._sides[at].run_wide(functools.partial(Capture, touch=touch, tables=pairs)).trace
+            return dict(zip(both[at], tables_of(trace, weights[at].__contains__)))
 
-        return exchange(original_tables, port_tables, moved)
+        return exchange(both[0], both[1], moved, half if half in HALVES else None)
 
     def _exchange_attributes(self, difference: CallDifference) -> bool:
         """Whether the port can go on with the original's attributes in all calls that differ in the same: a setting of a model."""
@@ -833,11 +840,12 @@ def _stage(name: str, wrong: bool, text: str, *, behind: str = "", same: str = I
 #
 # A table that a model makes when it is built has the rounding errors of float32, also in the model's copy in float64; a table that
 # the forward makes has none there. Both are right. So where rounding in float32 explains how far two tables are apart, both
-# programs get the original's.
+# programs get the original's. A table that a model of 16 bits holds has the rounding errors of these.
 
 UNIT = float(torch.finfo(torch.float32).eps)
 _SLACK = 8.0  # times the effect of one rounding error of float32 at each call that a table is made of
 _ENTRY = 4.0  # unit roundoffs of an entry, and of the position whose sine it is
+_HELD = 1.02  # times the effect of the largest rounding error of 16 bits
 _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
 
 
@@ -855,29 +863,41 @@ class Exchange:
     calls: dict[Key, list[torch.Tensor | None]] = field(default_factory=dict)
     made: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # by those calls, with what takes its place
     notes: list[str] = field(default_factory=list)
+    rounded: tuple[NamedTables, NamedTables] = ((), ())  # see :class:`Located`
 
     def __bool__(self) -> bool:
         return bool(self.constants or self.calls)
 
 
-def exchange(original: list[Value], port: list[Value], moved: Callable[[], Iterable[Value]]) -> Exchange:
-    """The tables with which the port has the original's, where float32's rounding explains how far they are apart.
+MovedTables = Callable[[int, float], dict[Value, Value]]
+
+
+def exchange(original: list[Value], port: list[Value], moved: MovedTables, half: torch.dtype | None) -> Exchange:
+    """The tables with which the port has the original's, where rounding explains how far they are apart.
 
     Args:
         original, port: the tables of both.
-        moved: makes the original's tables again, in a run with rounding errors of float32.
+        moved: makes the tables of the original (0) or the port (1) again, in a run with rounding errors of float32, and with a
+            share more of each number that is held in 16 bits.
+        half: the dtype of 16 bits in which the models hold tables; None: they are of another one.
     """
     # Zeros do not round.
     others = [value for value in port if any(value.ends[:2]) and not any(_equal_numbers(table, value) for table in original)]
     if not others or not original:
         return Exchange()
-    travelled = dict(zip(original, moved()))
-    tables = [(table, travelled.get(table), _is_single(table)) for table in original]
-    exchanged, noted = Exchange(), set[Value]()
+    travelled = moved(0, 0.0)
+    tables = [(table, travelled.get(table), _is_born_in(torch.float32, table)) for table in original]
+    swings = {} if half is None else _swings((original, port), moved, half)
+    exchanged, noted, coarse = Exchange(), set[Value](), list[tuple[Value, Value]]()
     for value in others:
-        single = _is_single(value)
+        single, dtype = _is_born_in(torch.float32, value), torch.float32
         fitting = ((table, twin) for table, twin, is_single in tables if single or is_single)
         wanted = next((laid for table, twin in fitting if (laid := _as_in(table, value, twin)) is not None), None)
+        if wanted is None and half is not None:
+            held = ((table, laid) for table in original if (laid := _as_held(table, value, swings)) is not None)
+            table, wanted = next(held, (value, None))
+            coarse += [(table, value)] if wanted is not None else []
+            dtype = half
         if wanted is None:
             continue
         if value.node is None:
@@ -887,9 +907,40 @@ def exchange(original: list[Value], port: list[Value], moved: Callable[[], Itera
             exchanged.made.append((value.tensor, wanted))
         taken_from = value.node.operands if value.node is not None and value.node.moves else ()
         if not any(operand.value in noted for operand in taken_from):
-            exchanged.notes.append(_note(value, wanted))
+            exchanged.notes.append(_note(value, wanted, dtype))
         noted.add(value)
+    if half is not None:
+        exchanged.rounded = _held_otherwise(coarse, half)
     return exchanged
+
+
+def _swings(both: Sequence[list[Value]], moved: MovedTables, half: torch.dtype) -> dict[Value, torch.Tensor]:
+    """How far the entries of tables that are made of numbers held in 16 bits move, where each of these moves by one rounding."""
+    swings = dict[Value, torch.Tensor]()
+    for at, tables in enumerate(both):
+        coarse = [value for value in tables if _is_born_in(half, value)]
+        for sign in (-1.0, 1.0) if coarse else ():
+            twins = moved(at, sign * torch.finfo(half).eps / 2)
+            for value in coarse:
+                twin = twins.get(value, value).tensor
+                if twin.shape == value.tensor.shape:
+                    apart = (numbers(twin) - numbers(value.tensor)).abs().nan_to_num(0.0, 0.0, 0.0)
+                    swings[value] = torch.maximum(swings.get(value, apart), _HELD * apart)
+    return swings
+
+
+def _held_otherwise(pairs: list[tuple[Value, Value]], half: torch.dtype) -> tuple[NamedTables, NamedTables]:
+    """The sources of both tables that are held in 16 bits in the original alone, and in the port alone, with names."""
+    both = [{source for pair in pairs for source in sources(pair[at]) if _is_born_in(half, source)} for at in (0, 1)]
+    original, port = (
+        [
+            (value.tensor, value.label or _a_table(value))
+            for value in own
+            if not any(_equal_numbers(other, value) for other in others)
+        ]
+        for own, others in (both, both[::-1])
+    )
+    return original, port
 
 
 def weight_names(side: ModelSide, mapping: Mapping) -> set[str]:
@@ -958,12 +1009,24 @@ def _equal_numbers(table: Value, value: Value) -> bool:
     return _within(table.sorted, value.sorted, FLOOR * table.sorted.abs())
 
 
-def _is_single(value: Value) -> bool:
-    """Whether a table is made of numbers that were born in float32: float32 holds them, and fewer digits do not."""
-    return any(
-        bool((source.sorted == source.sorted.float()).all()) and not bool((source.sorted == source.sorted.bfloat16()).all())
-        for source in sources(value)
-    )
+_DIGITS = {torch.float32: (24, 8), torch.float16: (11, 4), torch.bfloat16: (8, 4)}  # of a dtype; and how few could be any dtype's
+
+
+def _is_born_in(dtype: torch.dtype, value: Value) -> bool:
+    """Whether a table is made of numbers that were born in a dtype: it holds them, and fewer digits do not.
+
+    Whole numbers that 16 bits hold are not rounded there.
+    """
+    most, few = _DIGITS[dtype]
+    every = (source.sorted for source in sources(value))
+    born = (values for values in every if _have(most, values) and not _have(few, values))
+    return any(dtype not in HALVES or bool((values != values.round()).any() or values.abs().max() > 2.0**most) for values in born)
+
+
+def _have(digits: int, values: torch.Tensor) -> bool:
+    """Whether all numbers have no more binary digits."""
+    mantissas = torch.frexp(values).mantissa * 2.0**digits
+    return bool((mantissas == mantissas.round()).all())
 
 
 def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | None:
@@ -974,10 +1037,27 @@ def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | No
     allowed = _of_entries(table.tensor, UNIT)
     if moved is not None and moved.tensor.shape == table.tensor.shape:
         allowed += _SLACK * float((numbers(moved.tensor) - expected).abs().nan_to_num(0.0, 0.0, 0.0).max())
-    if _within(expected, actual, allowed):
+    return _laid_as(value, expected, actual, allowed, torch.zeros_like(actual))
+
+
+def _as_held(table: Value, value: Value, swings: dict[Value, torch.Tensor]) -> torch.Tensor | None:
+    """The same; None if they are further apart than rounding of what either holds in 16 bits explains, or neither does."""
+    if table.tensor.numel() != value.tensor.numel() or not swings.keys() & {table, value}:
+        return None
+    expected, actual = numbers(table.tensor), numbers(value.tensor)
+    still = torch.zeros_like(expected)
+    own, other = (swings.get(side, still) for side in (table, value))
+    return _laid_as(value, expected, actual, own + _of_entries(table.tensor, UNIT), other)
+
+
+def _laid_as(
+    value: Value, expected: torch.Tensor, actual: torch.Tensor, own: torch.Tensor, other: torch.Tensor
+) -> torch.Tensor | None:
+    """The original's numbers in the places of a table's, if they are no further apart than the entries of both may move."""
+    if _within(expected, actual, own + other):
         return expected.reshape(value.tensor.shape)
     ranks, places = expected.sort(), actual.argsort()
-    if not _within(ranks.values, actual[places], allowed[ranks.indices]):
+    if not _within(ranks.values, actual[places], own[ranks.indices] + other[places]):
         return None
     wanted = torch.empty_like(expected)
     wanted[places] = ranks.values
@@ -1014,19 +1094,21 @@ def _near(expected: torch.Tensor, actual: torch.Tensor, allowed: torch.Tensor) -
     return (expected == actual) | (expected.isnan() & actual.isnan()) | ((expected - actual).abs() <= allowed)
 
 
-def _note(value: Value, wanted: torch.Tensor) -> str:
-    """A note on a table that the port got."""
+def _a_table(value: Value) -> str:
+    return tr("a table of {shape}", shape=list(value.tensor.shape))
+
+
+def _note(value: Value, wanted: torch.Tensor, dtype: torch.dtype) -> str:
+    """A note on a table that the port got; ``dtype``: whose rounding explains it."""
     reader = value.node or next(iter(value.readers), None)
     where = tr(" at {line}", line=at_line(reader.site.file, reader.site.line)) if reader else ""
-    apart = largest(numbers(wanted).numpy(), numbers(value.tensor).numpy())
-    shape = list(value.tensor.shape)
-    name = tr("the table {name}", name=value.label) if value.label else tr("a table of {shape}", shape=shape)
     return tr(
-        "{name}{where} is up to {apart:.2g} from the original's, no more than rounding in float32 explains: "
+        "{name}{where} is up to {apart:.2g} from the original's, no more than rounding in {dtype} explains: "
         "in float64 both run with the original's",
-        name=name,
+        name=tr("the table {name}", name=value.label) if value.label else _a_table(value),
         where=where,
-        apart=apart,
+        apart=largest(numbers(wanted).numpy(), numbers(value.tensor).numpy()),
+        dtype=dtype_of(dtype),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -62,12 +62,17 @@ class Precisions(Onlooker):
     """Within it the dtype of every float result of Torch's kernels is noted, and which casts round, and no values."""
 
     def __init__(
-        self, names: Mapping[int, str], layer: Callable[[], str], until: CodeType | None = None, *, tables: Collection[str] = ()
+        self,
+        names: Mapping[int, str],
+        layer: Callable[[], str],
+        until: CodeType | None = None,
+        *,
+        tables: Sequence[tuple[torch.Tensor, str]] = (),
     ) -> None:
         super().__init__()
         self.calls: list[Computed] = []
         self._layer, self._until = layer, until
-        self._tables = {address: name for address, name in names.items() if name in tables}
+        self._tables = tables
         # By address: a tensor, the dtype of 16 bits to which a cast has rounded its values, and the table that they were.
         self._rounded: dict[int, tuple[torch.Tensor, torch.dtype, str]] = {}
 
@@ -104,8 +109,9 @@ class Precisions(Onlooker):
 
     def _how_rounded(self, tensor: torch.Tensor) -> tuple[torch.dtype, str] | None:
         """To which dtype of 16 bits a tensor's numbers were rounded, and which table they were."""
-        if tensor.dtype in HALVES and (table := self._tables.get(tensor.data_ptr())):
-            return tensor.dtype, table
+        for table, name in self._tables if tensor.dtype in HALVES else ():
+            if table.shape == tensor.shape and torch.equal(table, tensor.to(table.dtype)):
+                return tensor.dtype, name
         known = self._rounded.get(tensor.data_ptr())
         return None if known is None or known[0].dtype is not tensor.dtype else known[1:]
 
@@ -127,19 +133,20 @@ def _is_infinite(argument: Any) -> bool:
 
 
 def dtype_or_overflow(
-    original: ModelSide, port: ModelSide, layers: Mapping[str, str], *, overflows: bool
+    original: ModelSide, port: ModelSide, layers: Mapping[str, str], rounded: BothTables, *, overflows: bool
 ) -> tuple[Mistake | None, str]:
     """The first call that one program alone computes in 16 bits, or in which one alone makes an infinity or NaN.
 
-    A table that the conversion to 16 bits rounds in the port alone is a mistake, too; in the original alone it is none of the
-    port's: then what to say of it comes second.
+    A table that is held in 16 bits in the port alone is a mistake, too; in the original alone it is none of the port's: then what
+    to say of it comes second.
 
     Args:
         original, port: both programs.
         layers: paths of the original's layers -> the port's.
+        rounded: tables that are held so, with names: the original's, and the port's.
         overflows: whether results are so far apart that an infinity may be the cause; else it has no effect.
     """
-    there, here = map(_calls, (original, port))
+    there, here = map(_calls, (original, port), rounded)
     pairs = _of_equal_number(there, here)
     mistake = _in_halves(there, here, pairs, layers, port.dtype()) or (_not_finite(there, here) if overflows else None)
     wide = {id(call) for pair in pairs for call, other in (pair, pair[::-1]) if other.dtype not in HALVES}
@@ -160,10 +167,11 @@ def dtype_or_overflow(
 
 
 Pairs = list[tuple[Computed, Computed]]  # of the original, and of the port
+BothTables = Sequence[Sequence[tuple[torch.Tensor, str]]]  # of the original, and of the port
 
 
-def _calls(side: ModelSide) -> list[Computed]:
-    capture = side.run_forward(functools.partial(Precisions, tables=side.unrounded)).capture
+def _calls(side: ModelSide, tables: Sequence[tuple[torch.Tensor, str]]) -> list[Computed]:
+    capture = side.run_forward(functools.partial(Precisions, tables=tables)).capture
     assert isinstance(capture, Precisions)
     return capture.calls
 

@@ -31,7 +31,6 @@ from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
 from .graph_ends import ends_before_inputs, mending_ends, trained_otherwise, with_graphs_ended
-from .held_values import rounded_tables
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
 from .preconditions import (
@@ -279,9 +278,6 @@ class Question:
         trees = read_both(original.model, port.model)
         mapping = self._mapping(original, port, trees, used)
         mapping = replace(mapping, pairs=[pair for pair in mapping if pair.paddle not in own]) if own else mapping
-        if self.dtype is not None:
-            original.unrounded = rounded_tables(original, self.module, mapping)
-            port.unrounded = rounded_tables(port, self.layer, mapping)
         if filled:
             fill([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
         began = drawn_differently(original, port, mapping) if self.phase != "forward" else []
@@ -532,7 +528,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
     ]
     plain = differing.shapes or differing.missing or located.unexplained
     at_work, rounded = (
-        precision.dtype_or_overflow(original, port, mapping.layers, overflows=far)
+        precision.dtype_or_overflow(original, port, mapping.layers, located.rounded, overflows=far)
         if located.over and not (proof.mistakes or plain)
         else (None, "")
     )

@@ -371,9 +371,19 @@ def rotated(module, base=10000.0):
     return Rotated
 
 
+def proven_tables(port, original, dtype, base, *, handed_over):
+    """The proof of such models, converted by the caller or by the proof."""
+    torch.manual_seed(0)
+    wide, source = rotated(paddle, base)(port), rotated(torch)(original)
+    if handed_over:
+        return prove(wide.to(dtype=dtype), source.to(getattr(torch, dtype)), X)
+    return prove(wide, source, X, dtype=dtype)
+
+
 RIGHT, ROUNDED = ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
 
 
+@pytest.mark.parametrize("handed_over", [False, True])
 @pytest.mark.parametrize("dtype", BFLOAT16)
 @pytest.mark.parametrize(
     ("port", "original", "verdict"),
@@ -387,10 +397,9 @@ RIGHT, ROUNDED = ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROU
         ("frequencies in a buffer", "cosines in a buffer", ProofVerdict.CODE_DIFFERS),
     ],
 )
-def test_a_table_is_rounded_on_one_side(port, original, verdict, dtype):
+def test_a_table_is_rounded_on_one_side(port, original, verdict, dtype, handed_over):
     """The code is right: what is told is the cast, at the line that computes with rounded numbers."""
-    torch.manual_seed(0)
-    proof = prove(rotated(paddle)(port), rotated(torch)(original), X, dtype=dtype)
+    proof = proven_tables(port, original, dtype, 10000.0, handed_over=handed_over)
     assert proof.verdict is verdict, str(proof)
     assert (dtype in proof.answer and "table" in proof.answer) is (verdict is not RIGHT), str(proof)
     assert [(mistake.cause, "unsqueeze(-1) *" in mistake.paddle.source) for mistake in proof.mistakes] == (
@@ -398,9 +407,10 @@ def test_a_table_is_rounded_on_one_side(port, original, verdict, dtype):
     ), str(proof)
 
 
+@pytest.mark.parametrize("handed_over", [False, True])
 @pytest.mark.parametrize(("port", "original"), [("cosines", "frequencies in a buffer"), ("frequencies", "cosines")])
-def test_another_base_is_no_rounding(port, original):
-    proof = prove(rotated(paddle, 10500.0)(port), rotated(torch)(original), X, dtype="bfloat16")
+def test_another_base_is_no_rounding(port, original, handed_over):
+    proof = proven_tables(port, original, "bfloat16", 10500.0, handed_over=handed_over)
     assert Cause.DTYPE not in {mistake.cause for mistake in proof.mistakes} != set(), str(proof)
 
 
