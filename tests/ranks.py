@@ -4,8 +4,6 @@ import contextlib
 import os
 import random
 import socket
-import subprocess
-import sys
 import time
 
 import forked
@@ -53,23 +51,16 @@ def ranks(number):
     ]
 
 
-def start(arguments, number=2, **options):
-    """The processes, started; their output goes into one pipe each."""
-    command = [sys.executable, *map(str, arguments)]
-    return [
-        subprocess.Popen(command, env=rank, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-        for rank in ranks(number)
-    ]
-
-
-def run(arguments, number=2):
-    """Run them to their ends, forked from one process that has imported both frameworks; their output, by rank.
-
-    Fails with it if one of them failed.
-    """
+def ended(arguments, number=2):
+    """How the processes end, by rank, forked from one process that has imported both frameworks."""
     with contextlib.ExitStack() as stack:
         started = [stack.enter_context(forked.started(arguments, rank, together=True, warm=True)) for rank in ranks(number)]
         until = time.monotonic() + PATIENCE
-        ended = [end(max(1, until - time.monotonic())) for end in started]
-    assert all(process.returncode == 0 for process in ended), "\n".join(process.stdout[-3000:] for process in ended)
-    return [process.stdout for process in ended]
+        return [end(max(1, until - time.monotonic())) for end in started]
+
+
+def run(arguments, number=2):
+    """Run them to their ends; their output, by rank. Fails with it if one of them failed."""
+    processes = ended(arguments, number)
+    assert all(process.returncode == 0 for process in processes), "\n".join(process.stdout[-3000:] for process in processes)
+    return [process.stdout for process in processes]

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 import ranks
-from helpers import PATIENCE, ROOT
+from helpers import ROOT
 
 import padiff_shim
 
@@ -13,15 +13,8 @@ import padiff_shim
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("faults")
-    started = ranks.start([ROOT / "tests" / "rank_faults.py", place])
-    try:
-        first = started[0].communicate(timeout=PATIENCE)[0]
-        started[1].communicate(timeout=PATIENCE)
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert started[1].returncode == -signal.SIGKILL, first[-3000:]
+    first, second = ranks.ended([ROOT / "tests" / "rank_faults.py", place])
+    assert second.returncode == -signal.SIGKILL, first.stdout[-3000:]
     return place
 
 

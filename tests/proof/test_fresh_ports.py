@@ -373,7 +373,7 @@ def proven(kind, port, **options):
 
 
 ALWAYS = (
-    "diffusion: steps", "gnn: ends", "gqa: values turned", "stn: border", "swin: windows", "switch: gelu",
+    "diffusion: steps", "gnn: ends", "gqa: values turned", "stn: border", "switch: gelu",
     "wavenet: shifted", "unet: groups", "ssm: parts exchanged", "ssm: no softplus", "moe: the other weight",
     "xl: mask", "xl: shift",
 )  # fmt: skip

@@ -7,7 +7,7 @@ import paddle
 import pytest
 import ranks
 import torch
-from helpers import PATIENCE, ROOT, classes
+from helpers import ROOT, classes
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError
@@ -126,16 +126,11 @@ def test_four_ranks(tmp_path):
     [("raises", "ValueError: no such word", "rank 1 failed: ValueError: no such word"), ("killed", "", "rank 1 has ended")],
 )
 def test_a_rank_that_fails_ends_the_others(tmp_path, fault, error, others):
-    started = ranks.start([ROOT / "tests" / "rank_proofs.py", tmp_path, f"scaled-{fault}"])
-    try:
-        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert all(process.returncode for process in started)
-    assert f"PadiffShimError: {'the process of ' if not error else ''}{others}" in outputs[0]
-    assert error in outputs[1]
+    first, second = ranks.ended([ROOT / "tests" / "rank_proofs.py", tmp_path, f"scaled-{fault}"])
+    assert first.returncode
+    assert second.returncode
+    assert f"PadiffShimError: {'the process of ' if not error else ''}{others}" in first.stdout
+    assert error in second.stdout
 
 
 # ---- One process.
