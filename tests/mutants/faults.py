@@ -264,8 +264,7 @@ JUDGE = (
     Fault(
         "rest-of-the-blocks",
         "padiff_shim/numerics/difference.py",
-        "            if count * length < flat.size:\n"
-        "                places = np.append(places, count * length + flat[count * length :].argmax())\n",
+        "    if count * length < flat.size:\n        places = np.append(places, count * length + flat[count * length :].argmax())\n",
         "",
         "the elements behind the last whole block are never looked at first",
     ),
@@ -373,7 +372,7 @@ PROVE = (
     Fault(
         "half-written-weights",
         "padiff_shim/weights/values.py",
-        "            for target, old in begun:\n                target.copy_(old)\n",
+        "            for target, old in begun if not for_good else ():\n                target.copy_(old)\n",
         "",
         "a transfer of weights that fails in the middle leaves the first ones written",
     ),
