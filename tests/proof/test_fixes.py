@@ -1,5 +1,6 @@
 """What to write for a mistake stands at the line that makes the layer, or at the call."""
 
+import ast
 import importlib
 import linecache
 import re
@@ -16,6 +17,8 @@ from planting import loaded
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.dispatch.call_site import at_line
+from padiff_shim.present.annotations import Patch
+from padiff_shim.proof.expressions import statements_of
 from padiff_shim.proof.findings import Cause
 from padiff_shim.proof.fixes import constructor
 
@@ -183,6 +186,22 @@ def test_the_changed_line_where_the_call_tells_it(tmp_path, monkeypatch):
         changed = changed.replace(old, new)
     assert file.read_text() == changed
     assert left == [f"epsilon=1e-05 at {at_line(str(file), 15)}: self.last = paddle.nn.LayerNorm(6, epsilon=EPSILON)"]
+
+
+@pytest.mark.parametrize(("old", "new"), [("(", "(("), (")", ") "), ("x", "y"), (",", ";"), ("\n", "\n\n"), ("    ", "")])
+def test_a_change_means_the_same_in_its_statements_as_in_the_whole_file(old, new, tmp_path):
+    file = tmp_path / "port.py"
+    file.write_text(PORT)
+    for number, line in enumerate(PORT.splitlines(keepends=True), 1):
+        patch = Patch(str(file), number, number, line, line.replace(old, new))
+        try:
+            whole = ast.dump(ast.parse(patch.apply(PORT))) == ast.dump(ast.parse(PORT))
+        except SyntaxError:
+            with pytest.raises(SyntaxError):
+                statements_of(patch)
+        else:
+            before, after = (list(map(ast.dump, statements)) for statements in statements_of(patch))
+            assert (before == after) is whole, line
 
 
 # A port's lines, the original's; then, where layers are meant, how both make ``self.n``.

@@ -4,7 +4,6 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 import pytest
-from paddle.autograd import PyLayer
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
@@ -46,36 +45,3 @@ def test_a_gradient_that_paddle_refuses_is_refused_in_paddle_s_words(computed):
     for mode in (padiff_shim.reference, padiff_shim.compare):
         with mode("torch"):
             assert refused() == natively
-
-
-class Both(PyLayer):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2.0, x * 3.0
-
-    @staticmethod
-    def backward(ctx, first, second):
-        return first * 2.0 + second * 3.0
-
-
-def test_a_result_of_a_layer_that_nothing_was_made_of():
-    """Its hooks are shown nothing, and it has no gradient."""
-
-    def program():
-        x = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
-        seen = []
-        used, unused = Both.apply(x)
-        unused.retain_grads()
-        unused.register_hook(seen.append)
-        paddle.exp(used).sum().backward()
-        return x.grad.numpy(), unused.grad, seen
-
-    native = program()
-    with padiff_shim.reference("torch"):
-        ours = program()
-    np.testing.assert_allclose(ours[0], native[0], rtol=1e-6)
-    for _, retained, seen in (native, ours):
-        assert retained is None
-        assert [value is None or not value._is_initialized() for value in seen] == [
-            True
-        ]  # Paddle 2.6 shows a tensor without memory

@@ -69,6 +69,29 @@ class _Two(paddle.autograd.PyLayer):
         return first * 2.0 + second * 3.0
 
 
+def test_a_result_of_a_layer_that_nothing_was_made_of():
+    """Its hooks are shown nothing, and it has no gradient."""
+
+    def program():
+        x = paddle.to_tensor([1.0, 2.0], stop_gradient=False)
+        seen = []
+        used, unused = _Two.apply(x)
+        unused.retain_grads()
+        unused.register_hook(seen.append)
+        paddle.exp(used).sum().backward()
+        return x.grad.numpy(), unused.grad, seen
+
+    native = program()
+    with padiff_shim.reference("torch"):
+        ours = program()
+    np.testing.assert_allclose(ours[0], native[0], rtol=1e-6)
+    for _, retained, seen in (native, ours):
+        assert retained is None
+        assert [value is None or not value._is_initialized() for value in seen] == [
+            True
+        ]  # Paddle 2.6 shows a tensor without memory
+
+
 @pytest.mark.parametrize("made", [_Two.apply, lambda x: paddle.linalg.svd(x)[:2]], ids=["PyLayer", "svd"])
 def test_an_error_in_a_hook_that_is_shown_nothing_is_one_of_paddles_engine(made):
     def refuse(grad):
