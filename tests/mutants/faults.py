@@ -264,7 +264,8 @@ JUDGE = (
     Fault(
         "rest-of-the-blocks",
         "padiff_shim/numerics/difference.py",
-        "    if count * length < flat.size:\n        places = np.append(places, count * length + flat[count * length :].argmax())\n",
+        "    if count * length < flat.size:\n"
+        "        places = np.append(places, count * length + flat[count * length :].argmax())\n",
         "",
         "the elements behind the last whole block are never looked at first",
     ),
