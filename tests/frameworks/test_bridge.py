@@ -292,3 +292,21 @@ def test_a_gradient_begins_at_what_crossed():
     leaf.stop_gradient = False
     (leaf * leaf).sum().backward()
     assert leaf.grad.numpy().tolist() == [[6.0, 6.0], [6.0, 6.0]]
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("shape", [[2, 3], [0, 3]])
+@pytest.mark.parametrize("made", ["result", "gradient", "under no_grad"])
+def test_what_wants_no_gradient_can_be_asked_to_clear_it(made, shape):
+    if made == "gradient" and 0 in shape and PADDLE_2:
+        pytest.skip("2.6 has no gradients without elements")
+    x = paddle.ones(shape)
+    with padiff_shim.reference("torch"):
+        x.stop_gradient = made == "result"
+        if made == "gradient":
+            (y,) = paddle.grad([paddle.exp(x).sum()], [x])
+        else:
+            with paddle.no_grad():
+                y = paddle.exp(x)
+        y.clear_grad()
+    assert y.grad is None

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 import padiff_shim
-from padiff_shim.frameworks.torch_state import LooksOn, disturbed, undisturbed
+from padiff_shim.frameworks.torch_state import LooksOn, disturbed, flags, undisturbed
 
 pytestmark = pytest.mark.compat
 
@@ -169,3 +169,16 @@ def test_what_looks_on_stays_open_and_the_programs_own_are_put_aside(around):
             assert [name for name in seen.names if name in ("aten::mm", "aten::gelu")] == ["aten::mm", "aten::gelu"]
             assert np.array_equal(result.numpy(), plain.numpy())
     assert run.native == {}
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this Torch has one switch for all backends")
+def test_a_precision_that_was_set_for_one_backend_is_no_error():
+    plain, before = flags(), torch.backends.mkldnn.matmul.fp32_precision
+    torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    try:
+        shown = flags()
+    finally:
+        torch.backends.mkldnn.matmul.fp32_precision = before
+    assert shown.keys() == plain.keys()
+    assert shown["torch.float32_matmul_precision"] == "set by backend"
+    assert flags() == plain
