@@ -38,18 +38,17 @@ from .joined_rows import JoinedRows
 from .numbering import NameMap
 from .rank_causes import RankCauses
 from .reading import Recorded, RecordedStep, merged, read, side_by_side
-from .reasons import reason_of
+from .reasons import counted, factor_of, reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import WEIGHT, Tensor, linear, multiple, numbered, parameter_name, scales_loss
+from .tensors import WEIGHT, Tensor, is_loss, numbered, parameter_name, scales_loss
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _COMPARED = 3  # steps that tell a skipped one from accumulation
 _STEP_TENSORS = 10**6  # more than a step of fingerprints has
 _NORM = 1e-6  # relative: that of a step's weights in two frameworks; an update changes it more
 _FORWARD = frozenset({"op", "layer", "loss"})
-_SCALED = 1e-3  # relative: gradients that are a multiple of others
 _SEQUENCES = ("op", "layer", "note", LOSS)  # kinds that are aligned in their order
 
 
@@ -414,12 +413,12 @@ def _compare(
         samples = CommonSamples(inputs_of_both)
         if ranks is None:
             inputs = [_row(a.rank, *pair, tolerances, partners) for pair in inputs_of_both]
-            rows = _judged([samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs])
+            rows = [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs]
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners, samples)
         difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
         unknown += [row for row in rows if not _is_known(row)]
-        comparable = list(filter(_is_known, rows))
+        comparable = _backwards(filter(_is_known, _judged(rows, ranks.scaled if ranks is not None and ranks.divided else None)))
         _count(step, comparable, difference.heat)
         if not tolerances.crossing and ranks is None:
             finder.step(comparable)
@@ -616,10 +615,7 @@ def _count_equal(step: StepDifference, recorded: RecordedStep, difference: Diffe
 
 def _loss(step: RecordedStep) -> float | None:
     """The last loss: what a backward starts from, or a scalar that the program noted as it."""
-    scalars = [
-        tensor for tensor in step.tensors
-        if tensor.kind == LOSS or (tensor.kind == "note" and tensor.size == 1 and "loss" in tensor.name.lower())
-    ]  # fmt: skip
+    scalars = [tensor for tensor in step.tensors if is_loss(tensor)]
     return scalars[-1].figures.get("mean") if scalars else None
 
 
@@ -652,25 +648,36 @@ def _data(step: RecordedStep, weights: set[WeightKey]) -> frozenset[str]:
     return _digests(step)
 
 
-def _judged(rows: list[TensorRow]) -> list[TensorRow]:
+def _judged(rows: list[TensorRow], scaled: set[str] | None) -> list[TensorRow]:
     """The rows of a step, of a batch norm also by the momentum of its statistics, which may not be recorded.
 
-    A scaled loss and its gradients are no difference where those that the update uses are equal.
+    A loss that is scaled by a count, and its gradients, are no difference where those that the update uses are equal. Of
+    micro-batches, by whose sizes a program divides, it is enough that one of these is, in this step or, as ``scaled`` holds, in one
+    before.
     """
     rows = [replace(row, differs=True) if momenta(row) else row for row in rows]
     used = [row for row in rows if row.any.kind == IN_STEP]
     equal = {row.any.name for row in used if not row.differs}
-    equal |= {LOSS} if len(equal) == len(used) > 0 else set()
+    if scaled is not None and any(not row.differs and row.any.figures.get("norm") for row in used):
+        scaled.add(LOSS)
+    equal |= {LOSS} if len(equal) == len(used) > 0 else scaled or set()
     for place, row in enumerate(rows):
         name = LOSS if scales_loss(row.any) else row.any.name if row.any.kind in ("gradient", LOSS) else ""
-        if row.differs and name in equal:
-            a, b = linear(row.a), linear(row.b)
-            if a is not None and b is not None and a.size == b.size == 1:
-                b = b.reshape(a.shape)
-            ways = [b, b.T] if a is not None and b is not None and b.ndim == 2 else [b]
-            if a is not None and any(way is not None and way.shape == a.shape and multiple(a, way, _SCALED) for way in ways):
-                rows[place] = replace(row, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))
+        factor = factor_of(row) if row.differs and name in equal else None
+        if factor is not None and (row.any.size > 1 or scaled is not None or counted(factor)):
+            apart = None if row.apart is None else replace(row.apart, relative=0.0)
+            rows[place] = replace(row, apart=apart, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))
     return rows
+
+
+def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:
+    """The rows with gradients in the order of a backward, from the last parameter to the first: so that the first one that differs
+    is the nearest to the reason."""
+    ordered: list[TensorRow] = []
+    for kind, group in itertools.groupby(rows, key=lambda row: row.any.kind):
+        run = list(group)
+        ordered += run[::-1] if kind in ("gradient", IN_STEP) else run
+    return ordered
 
 
 def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin, partners: ExpectedPartners) -> TensorRow:

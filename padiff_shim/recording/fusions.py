@@ -222,10 +222,17 @@ def _role_sets(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _sizes(whole: tuple[int, int], parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Outputs of the parts, if they are together those of the whole, or of the slices of it that some ranks hold."""
+    """Outputs of the parts, if they are together those of the whole, or of the slices of it that some ranks hold.
+
+    Ranks that share a key and a value hold a slice of the query alone.
+    """
     outputs = tuple(size for size, _ in parts)
-    fits = all(inputs == whole[1] for _, inputs in parts) and whole[0] and not sum(outputs) % whole[0]
-    return outputs if fits else ()
+    if not whole[0] or any(inputs != whole[1] for _, inputs in parts):
+        return ()
+    query = whole[0] - sum(outputs[1:])
+    if len(outputs) == len(_PARTS[0]) and 0 < query < outputs[0] and not outputs[0] % query:
+        return (query, *outputs[1:])
+    return () if sum(outputs) % whole[0] else outputs
 
 
 def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:

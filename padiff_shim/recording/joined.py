@@ -75,6 +75,7 @@ class JoinedRun:
         self.layout = RankLayout((tuple(ranks),), stages=dict.fromkeys(ranks, 0))
         self.turned = False  # rules mean Paddle's layout, and matrices lie transposed here
         self._index = 0
+        self._batch_calls: dict[tuple[Any, ...], int] = {}
         self._settings_of: dict[int, tuple[Any, ByName]] = {}  # as read, and by the names of the whole model
         self._sharing: set[tuple[str, int]] = set()
 
@@ -256,11 +257,16 @@ class JoinedRun:
             if batches > 1 and key[0] == "gradient":  # each backward adds to it
                 if number == count - 1:
                     keyed[key, 0] = [sequences[key][-1]]
-            elif batches > 1 and key[0] not in NAMED and not count % batches:
-                keyed.setdefault((key, number % (count // batches)), []).append(sequences[key][number])
+            elif batches > 1 and key[0] not in NAMED and (calls := self._calls_of_batch(key, count)):
+                keyed.setdefault((key, number % calls), []).append(sequences[key][number])
             else:
                 keyed[key, number] = [sequences[key][number]]
         return keyed
+
+    def _calls_of_batch(self, key: tuple[Any, ...], count: int) -> int:
+        """How many of so many calls a micro-batch makes, of which a later step may have fewer; 0 where they are not divided."""
+        calls = self._batch_calls.setdefault(key, 0 if count % self.layout.micro_batches else count // self.layout.micro_batches)
+        return 0 if not calls or count % calls else calls
 
     def _tensor(self, parts: Mapping[int, list[Tensor]]) -> Tensor:
         """The tensors of some ranks, one for each micro-batch, as one."""
@@ -273,8 +279,7 @@ class JoinedRun:
         groups = [row for group in self.layout.groups if (row := tuple(rank for rank in group if rank in parts))]
         if len({len(row) for row in groups}) > 1:
             groups = [tuple(parts)]
-        batches = range(min(map(len, parts.values())))
-        rows = [(row, batch) for row in groups for batch in batches]
+        rows = [(row, batch) for row in groups for batch in range(min(len(parts[rank]) for rank in row))]
         known = {entry.name: getattr(first, entry.name) for entry in dataclasses.fields(Tensor)}
         known |= {"index": self._index, "layer": layer, "names": names, "_at": None}
         known["weight"] = self._path(rank, first.weight)

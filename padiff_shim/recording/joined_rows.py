@@ -7,7 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from .shards import (
     reductions,
     tokens_alone,
 )
-from .tensors import WEIGHT, Tensor, is_weight, scales_loss
+from .tensors import WEIGHT, Tensor, is_loss, is_weight, scales_loss
 
 
 class JoinedRows:
@@ -50,6 +50,7 @@ class JoinedRows:
         self._gradient_ways: tuple[str, str] | None = None
         self._order: tuple[int, ...] = ()  # of a's samples in this step, as b has them
         self._mixtures = set().union(*map(_mixtures, runs))  # layers with experts
+        self.scaled: set[str] = set()  # kinds of losses whose scale gradients have shown to be right
         self.lost: set[int] = set()  # tensors of this step that were not put together, by identity
 
     def guess(self, first: RecordedStep, second: RecordedStep) -> None:
@@ -144,7 +145,7 @@ class JoinedRows:
             else:
                 measured += self._joined_row(a, b, tolerances)
         measured = [(samples.row(row, tolerances), split) for row, split in measured]
-        return _backwards(self._without_intermediate(measured))
+        return list(self._without_intermediate(measured))
 
     def _joined_row(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[tuple[TensorRow, bool]]:
         """The row of two tensors of which one lies on several ranks, if they can be put together."""
@@ -241,6 +242,11 @@ class JoinedRows:
             joined = put_together(a, b, crossing=tolerances.crossing)
             if not isinstance(joined, NotJoined):
                 yield max([self._measured(pair, tolerances) for pair in joined], key=_badness)
+
+    @property
+    def divided(self) -> bool:
+        """Whether a batch of one run is several of the other."""
+        return any(run.layout.micro_batches > 1 for run in self._runs)
 
     @property
     def _rank(self) -> int:
@@ -376,16 +382,6 @@ def _of_one_rank(row: TensorRow) -> Tensor | None:
     return next((side for side in (row.b, row.a) if side is not None and not isinstance(side, JoinedTensor)), None)
 
 
-def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:
-    """The rows with gradients in the order of a backward, from the last parameter to the first: so that the first one that differs
-    is the nearest to the reason."""
-    ordered: list[TensorRow] = []
-    for kind, group in itertools.groupby(rows, key=lambda row: row.any.kind):
-        run = list(group)
-        ordered += run[::-1] if kind in ("gradient", IN_STEP) else run
-    return ordered
-
-
 def _mixtures(run: JoinedRun) -> set[str]:
     """Paths of layers with experts."""
     names = (name.split(".") for name in run.weights())
@@ -416,8 +412,7 @@ def _bits(tensor: Tensor) -> object:
 
 def _scales(tensor: Tensor) -> bool:
     """Whether a single number may be a scaled loss."""
-    loss = tensor.kind == LOSS or (tensor.kind == "note" and "loss" in tensor.name.lower())
-    return (tensor.size == 1 and loss) or scales_loss(tensor)
+    return (tensor.size == 1 and is_loss(tensor)) or scales_loss(tensor)
 
 
 def _shared(tensor: Tensor) -> bool:

@@ -27,6 +27,7 @@ DOTS = 4000
 STEPS = doc.Most(12, 12, 500)
 LAYERS_DRAWN = 60
 REASONS = 3  # that a headline names
+TABLE = "table"  # the kind of a reason
 NO_VALUES = marked("its values were not recorded")
 
 
@@ -63,6 +64,7 @@ def shorter(difference: Difference) -> Iterator[str]:
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
     origin = [_origin(difference, difference.origin)] if difference.origin else []
     data = [tr("the inputs differ, from step {step} on", step=difference.origin.any.step)] if difference.origin else []
+    data = [] if reason is not None and reason.kind == TABLE else data
     reasons = [] if reason is None else [reason.brief or reason.text]
     rank = [tr("rank {rank}", rank=first.rank)] if first.rank else []
     step = [tr("step {step}", step=first.any.step)] if first.any.step else []
@@ -197,6 +199,8 @@ def _origin(difference: Difference, origin: TensorRow) -> str:
             all=len(weights),
             name=shown(origin.any.name),
         )
+    if is_table(difference, origin):
+        return tr("{tensor} differs", tensor=shown(origin.any, SENTENCE))
     batches = _batches(difference, origin)
     samples = reordered(difference, origin)
     words = {
@@ -218,6 +222,15 @@ def _place(row: TensorRow) -> Any:
 def _batches(difference: Difference, origin: TensorRow) -> list[Any]:
     """What a call has read in all steps."""
     return [row for row in difference.inputs if _place(row) == _place(origin)]
+
+
+def is_table(difference: Difference, origin: TensorRow) -> bool:
+    """Whether what a call has read is one tensor in all steps, and other data are others in each."""
+    digests: dict[Any, set[str]] = {}
+    for row in difference.inputs:
+        if row.any.tensor != WEIGHT:
+            digests.setdefault(_place(row), set()).add(row.any.digest)
+    return len(digests[_place(origin)]) == 1 < max(map(len, digests.values()))
 
 
 def ahead(difference: Difference, origin: TensorRow) -> int:
@@ -343,7 +356,7 @@ def difference_document(difference: Difference) -> doc.Document:
     worst = max((row for row in differing if _relative(row)), key=_relative, default=None)
     far = "" if worst is None or worst in differing[: ROWS.text] else tr("largest relative difference: {row}", row=described(worst))
     not_joined = [(shown(tensor, SENTENCE), reason) for tensor, reason in difference.not_joined[: ROWS.page]]
-    others = [(f"optimizer.{known.word}", known.a, known.b) for known in difference.settings.differences]
+    others = [(f"optimizer.{known.word}", *known.values) for known in difference.settings.differences]
     around = [(tr(shown(name)), shown(in_a), shown(in_b)) for name, in_a, in_b in (*difference.surroundings, *others)]
     return doc.Document(
         difference.answer,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..runlog.events import CLIPPED, IN_STEP, STATE
+from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
 from ..text import joined, many, shown, tr
 from . import pages
@@ -31,7 +31,7 @@ from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import EXCHANGED, PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
-from .shards import JoinedTensor, RankTensor
+from .shards import RankTensor
 from .switches import SwitchDifference
 from .tensors import GRADIENTS, NORM as NORM_NOTE, ROW_KINDS, STATISTICS_OF_BOTH, WEIGHT, Array, is_weight, linear, multiple, wide
 
@@ -147,7 +147,7 @@ def reason_of(
     placed = reason is None or (reason.kind in ROW_KINDS and ROW_KINDS[reason.kind].place)
     kind = inputs.kind if inputs is not None else reason.kind if reason and not (placed and rounding.rows) else ROUNDING
     parts += [] if reason is None else [reason.text]
-    brief = [] if inputs is None else [inputs.text]
+    brief = [] if inputs is None else [inputs.brief or inputs.text]
     if reason is not None:
         brief.append(reason.brief or reason.text)
     elif rounding.rows:
@@ -218,11 +218,35 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
 
 
 def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
-    """What the kind of the first difference says of it."""
-    kind = first.any.kind
+    """What the kind of the first difference says of it; of a layer, where calls were not recorded, behind which one it lies."""
+    kind, left = first.any.kind, difference.left_out["parameter"] + difference.left_out[IN_STEP]
+    if left and first.any.step and kind in ("op", "layer", LOSS):
+        text = tr(
+            "{weights} of the steps before had no partner, and may be the reason",
+            weights=many(left, "weight or gradient", "weights or gradients"),
+        )
+        return DifferenceReason(kind, text, {"left": left})
+    if kind == "layer" and not any(row.any.kind == "op" for row in difference.rows):
+        return _of_layers(difference, first)
     if kind == IN_STEP and not any(row.any.kind == "gradient" for row in difference.rows):
         kind = "gradient"
     return DifferenceReason(kind, tr(place), {}) if (place := ROW_KINDS[kind].place) else None
+
+
+def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
+    """Between which layers' results a difference begins: the calls there were not recorded."""
+    rows = [row for row in difference.compared if (row.rank, row.any.step, row.any.kind) == (first.rank, first.any.step, "layer")]
+    before = [row.any.layer or row.any.name for row in rows if row.any.index < first.any.index]
+    numbers = {"behind": before[-1] if before else "", "layer": first.any.layer or first.any.name, "step": first.any.step}
+    words = {name: shown(value) if name != "step" else value for name, value in numbers.items()}
+    if before:
+        text = tr("{behind} returns the same, {layer} does not: it, or a call between them, computes something else", **words)
+        brief = tr("it begins between {behind} and {layer}: record both with --around {step}", **words)
+    else:
+        text = tr("{layer}, or a call before it, computes something else", **words)
+        brief = tr("it begins in {layer} or before: record both with --around {step}", **words)
+    text = tr("{text}: calls are not recorded (record both with --around {step})", text=text, step=first.any.step)
+    return DifferenceReason("layer", text, numbers, brief)
 
 
 def _of_inputs(difference: Difference) -> DifferenceReason | None:
@@ -241,16 +265,32 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
         text = tr("another order of the samples in a batch")
         text = text if any(samples) else tr("{order}, or of values in them: fingerprints do not tell which", order=text)
         return DifferenceReason(ORDER_OF_SAMPLES, text, {})
-    if pages.reordered(difference, origin):
-        return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
-    if ahead := pages.ahead(difference, origin):
-        side, other = "ab" if ahead > 0 else "ba"
-        text = tr("{side} reads each batch {steps} before {other}", side=side, steps=many(abs(ahead), "step"), other=other)
-        return DifferenceReason(ORDER_OF_BATCHES, text, {"ahead": ahead})
+    if (ordered := _of_steps(difference, origin)) is not None:
+        return ordered
     shapes = [side.shape for side in sides]
     if len(shapes) == 2 and shapes[0][1:] == shapes[1][1:] and shapes[0] != shapes[1]:
         text = tr("another batch size: {a} in a, {b} in b", a=shapes[0][0], b=shapes[1][0])
         return DifferenceReason(BATCH, text, {"a": shapes[0][0], "b": shapes[1][0]})
+    return None
+
+
+def _of_steps(difference: Difference, origin: TensorRow) -> DifferenceReason | None:
+    """What the data of all steps tell: another order of batches, or a table that is no data."""
+    if pages.reordered(difference, origin):
+        return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
+    if pages.is_table(difference, origin):
+        text = tr("it is the same in all steps: a table of the program, as angles or a mask, and no data")
+        numbers = {"tensor": origin.any.tensor, "site": origin.any.site}
+        return DifferenceReason(
+            pages.TABLE,
+            text,
+            numbers,
+            tr("a table of the program, and no data, differs: {row}", row=origin.any.sentence(brief=True)),
+        )
+    if ahead := pages.ahead(difference, origin):
+        side, other = "ab" if ahead > 0 else "ba"
+        text = tr("{side} reads each batch {steps} before {other}", side=side, steps=many(abs(ahead), "step"), other=other)
+        return DifferenceReason(ORDER_OF_BATCHES, text, {"ahead": ahead})
     return None
 
 
@@ -355,9 +395,9 @@ def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | N
 
 def _of_numbers(first: TensorRow) -> DifferenceReason | None:
     """One factor, or one number that is added, between two results; of a single number, a factor that a count explains."""
-    factor, (a, b) = _factor(first), (wide(first.a), wide(first.b))
+    factor, (a, b) = factor_of(first), (wide(first.a), wide(first.b))
     telling = first.any.size > 1 and a is not None  # two figures of a fingerprint may have one factor by chance
-    if factor is not None and abs(factor - 1) > _FACTOR and (telling or _counted(factor)):
+    if factor is not None and abs(factor - 1) > _FACTOR and (telling or counted(factor)):
         text = tr("a's values are {factor:.6g} times b's", factor=factor)
         return of_multiplied(first, factor) or DifferenceReason(SCALE, text, {"factor": factor})
     if a is None or b is None or a.shape != b.shape or a.size < 2:
@@ -368,7 +408,7 @@ def _of_numbers(first: TensorRow) -> DifferenceReason | None:
     return None
 
 
-def _counted(factor: float) -> bool:
+def counted(factor: float) -> bool:
     """Whether a factor is a whole number, or one over it."""
     whole = max(abs(factor), 1 / abs(factor)) if factor else math.inf
     return whole < _COUNT and abs(whole - round(whole)) <= _FACTOR * whole
@@ -379,7 +419,8 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     kind, step = first.any.kind, first.any.step
     if kind == "note":
         whole = [row for row in difference.compared if row.any.kind == IN_STEP and row.any.step == step]
-        if not whole or any(row.differs for row in whole) or not any(isinstance(side, JoinedTensor) for side in (first.a, first.b)):
+        alone = all((header.get("ranks") or 1) == 1 for header in difference.headers)
+        if alone or not whole or any(row.differs for row in whole):
             return None
         return DifferenceReason(NORM, tr("the norm is not summed over ranks: each clips by its own"), {"step": step})
     rows = [row for row in difference.differing if row.any.kind == kind and row.any.step == step]
@@ -392,7 +433,7 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
         return DifferenceReason(NOT_CLEARED, text, {"side": side, "step": step})
     if len(rows) == 1 and kind != CLIPPED and (tied := _of_tied(difference, first)):
         return tied
-    factors = [_factor(row) for row in rows]
+    factors = [factor_of(row) for row in rows]
     if not factors or None in factors:
         return None
     factor = float(np.median([known for known in factors if known is not None]))
@@ -455,7 +496,7 @@ def _are(values: Array, other: Array | None) -> bool:
     return float(np.linalg.norm(values - other)) <= _FITS * float(np.linalg.norm(other))
 
 
-def _factor(row: TensorRow) -> float | None:
+def factor_of(row: TensorRow) -> float | None:
     """By which a's values are b's; None where they are no multiple of them."""
     a, b = linear(row.a), linear(row.b)
     if a is None or b is None:
@@ -463,7 +504,7 @@ def _factor(row: TensorRow) -> float | None:
     a = a.reshape(b.shape) if a.size == b.size and lie_alike(a.shape, b.shape) else a
     ways = [multiple(a, turned, _FACTOR) for turned in ((b, b.T) if b.ndim == 2 else (b,)) if a.shape == turned.shape]
     factor = next((factor for factor in ways if factor is not None), None)
-    if factor is not None and wide(row.a) is None and not _counted(factor) and np.any(np.abs(a - factor * b) > _FACTOR * np.abs(a)):
+    if factor is not None and wide(row.a) is None and not counted(factor) and np.any(np.abs(a - factor * b) > _FACTOR * np.abs(a)):
         return None  # of two figures each has to say so
     return factor
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..runlog.events import LOSS, STATE
 from ..runlog.reader import text_of
 from ..text import shown, tr
 from . import tensors as contents
+from .shards import RankTensor
 from .tensors import WEIGHT, Tensor
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ def _environment(difference: Difference) -> doc.Part:
             **(header.get("environment") or {}),
             tr("command"): text_of(header, "command"),
             tr("configuration"): text_of(header, "configuration"),
-            tr("checkpoint"): text_of(header, "checkpoint"),
+            tr("checkpoint"): text_of(header, "checkpoint") or tr("none is named: random weights, or the program's own loading"),
         }
         for header in difference.headers
     ]
@@ -55,9 +57,14 @@ def hashed(difference: Difference) -> Iterator[tuple[str, list[TensorRow]]]:
     """What is hashed, by kind, in the order of the runs."""
     data = [row for row in difference.inputs if row.any.tensor != WEIGHT]
     yield tr("Data of each step: digests"), data
-    kinds = ((tr("MD5 of losses and notes"), (LOSS, "note")), (tr("MD5 of results of layers"), ("layer",)))
-    for title, chosen in (*kinds, (tr("MD5 of optimizer states"), (STATE,))):
-        yield title, [row for row in difference.rows if row.any.kind in chosen]
+    hashes = tr("MD5") if all(map(_has_values, difference.headers)) else tr("digests, for no values were recorded")
+    kinds = ((tr("Losses and notes"), (LOSS, "note")), (tr("Results of layers"), ("layer",)), (tr("Optimizer states"), (STATE,)))
+    for title, chosen in kinds:
+        yield tr("{title}: {hashes}", title=title, hashes=hashes), [row for row in difference.rows if row.any.kind in chosen]
+
+
+def _has_values(header: Mapping[str, Any]) -> bool:
+    return (header.get("options") or {}).get("values") == "full"
 
 
 def hash_cells(row: TensorRow) -> doc.Row:
@@ -69,9 +76,11 @@ def hash_cells(row: TensorRow) -> doc.Row:
 
 
 def _hash(tensor: Tensor | None) -> str:
-    """MD5 of a tensor's bytes; of what has no values its digest. The figure of a single number stands before it."""
+    """MD5 of a tensor's bytes; of what has no values its digest, or those of the ranks. A single number stands before it."""
     if tensor is None:
         return "-"
+    if isinstance(tensor, RankTensor):
+        return "; ".join(f"{_hash(part)} ({rank})" for part, rank in zip(itertools.chain(*tensor.parts), tensor.all_ranks))
     values = tensor.values()
     if values is not None:
         text = contents.md5(contents.as_bfloat16(values) if tensor.dtype == "bfloat16" else values)

@@ -142,6 +142,12 @@ class SettingDifference:
         write = "" if brief and self.word in CLIP_WORDS else self.write(frameworks)
         return tr("{text} (write {write})", text=text, write=write) if write else text
 
+    @property
+    def values(self) -> tuple[Any, Any]:
+        """Those of a and b, or which parameters the optimizer of one of them alone has."""
+        names = listed(self.names, _SHOWN)
+        return (self.a, self.b) if self.word != ALONE else (names, "-") if self.a == "a" else ("-", names)
+
     def to_dict(self, frameworks: Sequence[str]) -> dict[str, Any]:
         """In plain types (JSON)."""
         return {**asdict(self), "write": self.write(frameworks)}
@@ -177,20 +183,21 @@ class ComparedSettings:
             for known in sides:
                 known += [(0, ChainMap(*(dict(table) for _, table in known)))] * count if len(known) < count else []
             for (rank, a), (_, b) in zip(*(known[-count:] for known in sides)):
-                self.add(first.step, rank, a, b)
+                self.add(first.step, rank, a, b, sides)
             yield first, second
 
-    def add(self, step: int, rank: int, a: ByName, b: ByName) -> None:
-        """Compare the settings of a step; of a process that has none in this step, nothing."""
+    def add(self, step: int, rank: int, a: ByName, b: ByName, sides: Sequence[Sequence[tuple[int, ByName]]] = ((), ())) -> None:
+        """Compare the settings of a step; of a process that has none in this step, nothing. ``sides``: those of all processes."""
         before, self._last[rank] = self._last.get(rank, ({}, {})), (a, b)
         for values, settings in zip(self._rates.setdefault(rank, ([], [])), (a, b)):
             values += [next(iter(settings.values()), Settings()).get("lr")] if len(values) < _RATES else []
         if not a or not b or (before[0] is a and before[1] is b):
             return
         pairs = {name: (settings, b[name]) for name, settings in a.items() if name in b}
-        alone = {
-            side: [name for name in known if name not in other and not name.endswith(STATISTICS)]  # Paddle's are parameters, too
-            for side, known, other in (("a", a, b), ("b", b, a))
+        everywhere = [set(known).union(*(table for _, table in side)) for known, side in zip((a, b), sides)]
+        alone = {  # Paddle's running statistics are parameters, too
+            side: [name for name in known if name not in other and not name.endswith(STATISTICS)]
+            for side, known, other in (("a", a, everywhere[1]), ("b", b, everywhere[0]))
         }
         if 2 * len(pairs) < min(len(a), len(b)):  # other names: where all have one setting it is that of all
             whole = [next(iter(known.values())) for known in (a, b)]

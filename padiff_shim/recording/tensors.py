@@ -103,22 +103,19 @@ def figures(array: Array) -> dict[str, Any]:
     return result
 
 
+_TOGETHER: dict[str, Callable[[list[float]], float]] = {
+    "min": min, "max": max, "max_abs": max, "norm": lambda norms: math.hypot(*norms), "nan": sum, "inf": sum,
+}  # fmt: skip
+
+
 def figures_together(parts: Sequence[Tensor]) -> dict[str, float]:
     """Those of the tensor that parts make, as far as those of the parts determine them."""
-    if not all("norm" in part.figures for part in parts):
-        return {}
-    if all("max_abs" in part.figures for part in parts):  # of fingerprints
-        largest = max(part.figures["max_abs"] for part in parts)
-        return {"norm": math.hypot(*(part.figures["norm"] for part in parts)), "max_abs": largest}
-    known = {name: [part.figures.get(name, 0.0) for part in parts] for name in ("min", "max", "mean_abs", "norm", "nan", "inf")}
-    return {
-        "min": min(known["min"]),
-        "max": max(known["max"]),
-        "mean_abs": float(np.average(known["mean_abs"], weights=[part.size for part in parts])),
-        "norm": float(np.sqrt(np.square(known["norm"]).sum())),
-        "nan": sum(known["nan"]),
-        "inf": sum(known["inf"]),
-    }
+    common = set.intersection(*(set(part.figures) for part in parts))
+    figures = {name: [part.figures[name] for part in parts] for name in common}
+    together = {name: way(figures[name]) for name, way in _TOGETHER.items() if name in common}
+    if "mean_abs" in common:
+        together["mean_abs"] = float(np.average(figures["mean_abs"], weights=[part.size for part in parts]))
+    return together
 
 
 def places(size: int) -> Array:
@@ -374,6 +371,11 @@ def parameter_name(name: str) -> str:
 _SCALING = frozenset({"multiply", "divide", "scale", "mul", "div"})
 
 
+def is_loss(tensor: Tensor) -> bool:
+    """Whether a backward starts from it, or a program notes it as its loss."""
+    return tensor.kind == LOSS or (tensor.kind == "note" and tensor.size == 1 and "loss" in tensor.name.lower())
+
+
 def scales_loss(tensor: Tensor) -> bool:
     """Whether a call's result may be a scaled loss."""
     return tensor.size == 1 and tensor.kind == "op" and bool(_SCALING.intersection(tensor.names))
@@ -399,8 +401,8 @@ def wide(tensor: Tensor | None) -> Array | None:
 def linear(tensor: Tensor | None) -> Array | None:
     """Values in float64, or figures of a fingerprint that add up as the values do: mean and projection."""
     values = wide(tensor)
-    if values is None and tensor is not None and {"mean", "projection"} <= tensor.figures.keys():
-        values = np.array([tensor.figures["mean"] * tensor.size, tensor.figures["projection"]])
-    elif values is None and tensor is not None and tensor.size == 1 and "mean" in tensor.figures:
+    if values is None and tensor is not None and tensor.size == 1 and "mean" in tensor.figures:
         values = np.array([tensor.figures["mean"]])
+    elif values is None and tensor is not None and {"mean", "projection"} <= tensor.figures.keys():
+        values = np.array([tensor.figures["mean"] * tensor.size, tensor.figures["projection"]])
     return values

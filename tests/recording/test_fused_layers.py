@@ -270,6 +270,33 @@ def test_the_rule_for_fused_slices_is_said_and_works_as_it_stands(tmp_path, monk
         assert not diff(tmp_path / a, tmp_path / b, shards={"*.fused*": "-1:2:1:1"}), "another rule does not fit"
 
 
+def test_ranks_hold_slices_of_the_query_and_all_of_a_shared_key(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    weights = {f"{name}_proj": rng.standard_normal((8, size)).astype("float32") for name, size in zip("qkv", (16, 4, 4))}
+    x = rng.standard_normal((3, 8)).astype("float32")
+
+    def run(folder, layers, wrong=0.0):
+        model = paddle.nn.LayerDict({name: paddle.nn.Linear(*value.shape, bias_attr=False) for name, value in layers.items()})
+        for name, value in layers.items():
+            model[name].weight.set_value(value + np.float32(wrong) * (np.arange(value.shape[1]) == value.shape[1] - 1))
+        with record(tmp_path / folder, model, parameters=True, overwrite=folder == "whole"):
+            for layer in model.values():
+                layer(paddle.to_tensor(x))
+
+    run("whole", weights)
+    for rank in range(2):
+        for name, value in (("PADDLE_TRAINER_ID", rank), ("RANK", rank), ("PADDLE_TRAINERS_NUM", 2), ("WORLD_SIZE", 2)):
+            monkeypatch.setenv(name, str(value))
+        fused = np.concatenate([np.split(weights["q_proj"], 2, 1)[rank], weights["k_proj"], weights["v_proj"]], 1)
+        run("ranks", {"qkv": fused})
+        run("wrong", {"qkv": fused}, wrong=0.1 * rank)
+    difference = diff(tmp_path / "ranks", tmp_path / "whole", shards="auto", rtol=1e-5)
+    assert difference, difference.answer
+    assert {f"{name}.weight" for name in weights} == {row.any.name for row in difference.compared if row.any.kind == "parameter"}
+    wrong = diff(tmp_path / "wrong", tmp_path / "whole", shards="auto", rtol=1e-5)
+    assert (wrong.first.any.name, wrong.first.rank) == ("v_proj.weight", 1), wrong.answer
+
+
 @pytest.mark.parametrize("rule", ["auto", {"*.qkv.weight": "1:2:1:1", "*.qkv": "1:2:1:1"}], ids=["auto", "rule"])
 def test_a_rule_in_the_ports_words_holds_on_both_sides(rule, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)

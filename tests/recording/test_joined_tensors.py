@@ -420,6 +420,38 @@ def test_a_sum_over_ranks_by_hand(fault, where, options, tmp_path, monkeypatch):
         assert getattr(difference.reason, "kind", "") == fault, difference.answer
 
 
+@pytest.mark.parametrize("options", [{"gradients": True}, {"values": "fingerprint"}], ids=["full", "print"])
+@pytest.mark.parametrize(("fault", "reason"), [("", None), ("undivided", "scale"), ("alone", "shares")])
+def test_shares_with_micro_batches_of_which_the_last_step_has_fewer(fault, reason, options, tmp_path, monkeypatch):
+    """Two ranks with four micro-batches each, at last four and two, against one process with one batch a step."""
+    rng = np.random.default_rng(0)
+    weight, data = rng.standard_normal((4, 4)).astype("float32"), rng.standard_normal((3, 8, 4)).astype("float32")
+    for folder, count in (("one", 1), ("two", 2)):
+        for rank in range(count):
+            as_rank(monkeypatch, rank, count)
+            net = paddle.nn.Linear(4, 4)
+            net.weight.set_value(weight)
+            optimizer = paddle.optimizer.SGD(0.1, parameters=net.parameters())
+            with padiff_shim.record(tmp_path / folder, net, overwrite=not rank, **options):
+                for step, batch in enumerate(data):
+                    batch = batch[: 6 if step == 2 else 8]
+                    share = batch if count == 1 else batch[:4] if rank == 0 else batch[4:]
+                    parts = 1 if count == 1 else len(share)
+                    result = (batch @ net.weight.numpy() + net.bias.numpy()) / (2 * len(batch))
+                    whole = {net.weight: batch.T @ result, net.bias: result.sum(0)}  # as all_reduce makes it, in this process
+                    for x in np.split(share, parts):
+                        ((net(paddle.to_tensor(x)) ** 2).mean() / (1 if fault == "undivided" else parts)).backward()
+                    for parameter in net.parameters()[fault == "alone" and count == 2 :]:
+                        parameter.grad.set_value(whole[parameter] * (4 if fault == "undivided" and count == 2 else 1))
+                    optimizer.step()
+                    optimizer.clear_grad()
+    as_rank(monkeypatch, 0, 1)
+    difference = padiff_shim.diff(tmp_path / "two", tmp_path / "one", shards="auto", rtol=1e-5)
+    assert bool(difference) is (reason is None), difference.answer
+    assert {row.any.step for row in difference.compared if row.any.kind == "layer"} == {0, 1, 2}
+    assert reason is None or (difference.reason.kind, difference.first.any.step) == (reason, 0), difference.answer
+
+
 def test_the_report_has_hashes_of_the_tensors_put_together(tmp_path, monkeypatch):
     """For a pull request: the data of each step, losses, what layers return, and optimizer states."""
     drawn = np.random.default_rng(0)
@@ -451,6 +483,7 @@ def test_the_report_has_hashes_of_the_tensors_put_together(tmp_path, monkeypatch
     assert [row[5] for row in whole] == [tensors.md5(result) for result in results]
     assert whole[0][4] == whole[0][5], "slices, put together"
     assert {row[0] for row in states} == {"0", "1"}
+    assert all(row[4] and row[5] for row in (*losses, *layers, *states))
     text = report.markdown()
     assert '{"width": 4}' in text
     assert report.headline == difference.headline

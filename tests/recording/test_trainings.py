@@ -44,7 +44,9 @@ MEANT = (".reshape([4, 6, 4, 4])", ".transpose([0, 2, 1, 3]).reshape([4, 6, 16])
 WRONG = {
     "heads": (llama, {"blocks": 2}, {"faults": ("heads",)}, "arrangement", 0, "multiply", {"write": MEANT[0]}),
     "pairs": (llama, {}, {"faults": ("pairs",)}, "arrangement", 0, "scale", {"write": ".reshape([4, 6, 4, 2, 2])[:, :, :, 1]"}),
-    "pairs, fingerprints": (llama, FINGERPRINT, {"faults": ("pairs",)}, "layer", 0, "blocks.0.out", {}),
+    "pairs, fingerprints": (llama, FINGERPRINT, {"faults": ("pairs",)}, "layer", 0, "blocks.0.out", {"behind": "blocks.0.v"}),
+    "base": (llama, {}, {"faults": ("base",)}, "table", 0, "cos", {"tensor": "x"}),
+    "detach, fingerprints": (llama, FINGERPRINT, {"faults": ("detach",)}, "gradient", 0, "blocks.0.out.weight", {}),
     "twice": (llama, {}, {"faults": ("twice",)}, "update", 0, "", {"a": 2, "b": 1}),
     "twice, fingerprints": (llama, FINGERPRINT, {"faults": ("twice",)}, "update", 0, "", {"a": 2, "b": 1}),
     "merge": (llama, {}, {"faults": ("merge",)}, "arrangement", 0, "linear", {"write": MEANT[1]}),
