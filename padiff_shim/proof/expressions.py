@@ -10,10 +10,10 @@ import itertools
 import linecache
 import re
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, NamedTuple
 
 from ..dispatch.call_site import CallSite, is_library
@@ -380,6 +380,20 @@ def source_of_value(value: Value) -> ValueSource | None:
     return ValueSource(call.file, node, name)
 
 
+def nodes_of_function(function: FunctionType) -> list[ast.AST]:
+    """The nodes of a function in the tree of its file; none where the file has it no longer."""
+    code = inspect.unwrap(function).__code__
+    definition = _definitions(code.co_filename, parsed(code.co_filename)).get(code.co_firstlineno)
+    return list(ast.walk(definition)) if definition is not None else []
+
+
+@functools.lru_cache(maxsize=64)
+def _definitions(file: str, _: ast.AST) -> dict[int, ast.FunctionDef]:
+    """The functions of a file by their first lines, those of decorators included. ``_`` tells a file that was changed."""
+    functions = (node for node in nodes_of(file) if isinstance(node, ast.FunctionDef))
+    return {(node.decorator_list[0].lineno if node.decorator_list else node.lineno): node for node in functions}
+
+
 _REGISTERING = ("register_buffer", "create_parameter", "add_parameter")
 
 
@@ -387,14 +401,9 @@ def registered(kind: type, name: str) -> CallSite | None:
     """The line of a class that registers or assigns a buffer: under its name, else under one that the program makes."""
     made_up: CallSite | None = None
     for function in (function for owner in kind.__mro__ for function in vars(owner).values() if inspect.isfunction(function)):
-        code = function.__code__
-        try:
-            lines, first = inspect.getsourcelines(function)
-            tree = ast.parse(textwrap.dedent("".join(lines)))
-        except (OSError, SyntaxError):
-            continue
-        for node in ast.walk(tree):
-            site = CallSite(code.co_filename, first - 1 + getattr(node, "lineno", 1), code.co_name)
+        code = inspect.unwrap(function).__code__
+        for node in nodes_of_function(function):
+            site = CallSite(code.co_filename, getattr(node, "lineno", 1), code.co_name)
             targets = node.targets if isinstance(node, ast.Assign) else []
             if any(isinstance(target, ast.Attribute) and target.attr == name for target in targets):
                 return site

@@ -11,8 +11,7 @@ import inspect
 import linecache
 import re
 import sys
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from .arguments import nodes_of
 from .bits.source import PortNames, aliases
-from .expressions import Edit, Rewrite, added, extent, names_in, resolved
+from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, resolved
 from .findings import Cause, Fix, Mistake
 from .programs import generators_restored
 
@@ -328,25 +327,20 @@ def _assignment(function: FunctionType, attribute: str, made: type) -> int:
     It is that of the only call of the class in what is assigned. Where several are, it is the assignment; where none is, because a
     function makes the layer, the only call of the class in the file.
     """
-    try:
-        lines, first = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, SyntaxError):
-        return 0
-    for value in _values_of(tree, attribute):
-        calls = _calls(value, function, made)
+    for value in _values_of(nodes_of_function(function), attribute):
+        calls = _calls(ast.walk(value), function, made)
         if calls:
-            return first - 1 + (calls[0] if len(calls) == 1 else value).lineno
-        everywhere = _calls(ast.parse("".join(linecache.getlines(function.__code__.co_filename))), function, made)
+            return (calls[0] if len(calls) == 1 else value).lineno
+        everywhere = _calls(nodes_of(inspect.unwrap(function).__code__.co_filename), function, made)
         return everywhere[0].lineno if len(everywhere) == 1 else 0
     return 0
 
 
-def _calls(tree: ast.AST, function: FunctionType, made: type) -> list[ast.Call]:
+def _calls(nodes: Iterable[ast.AST], function: FunctionType, made: type) -> list[ast.Call]:
     """The calls of a class, by its own name or that of the module of ``function``."""
     return [
         node
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Call)
         and (
             getattr(node.func, "attr", getattr(node.func, "id", "")) == made.__name__
@@ -355,9 +349,9 @@ def _calls(tree: ast.AST, function: FunctionType, made: type) -> list[ast.Call]:
     ]
 
 
-def _values_of(tree: ast.AST, attribute: str) -> Iterator[ast.expr]:
+def _values_of(nodes: Iterable[ast.AST], attribute: str) -> Iterator[ast.expr]:
     """What is assigned to ``self.attribute``, of several targets its own part."""
-    for node in ast.walk(tree):
+    for node in nodes:
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         for target in targets:
             value = node.value  # type: ignore[attr-defined]
