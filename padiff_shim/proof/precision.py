@@ -88,6 +88,8 @@ class Precisions(Onlooker):
             return result
         rounded, table = next(filter(None, map(self._how_rounded, operands)), (None, ""))
         self._rounded.pop(first.data_ptr(), None)
+        if rounded is None and all(map(_is_whole, (first, *operands))):  # sizes and places, which every dtype holds exactly
+            return result
         finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
         named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
         call = shape_of(function).base, first.dtype, finite, rounded, table, frozenset(named)
@@ -116,6 +118,7 @@ class Precisions(Onlooker):
         return None if known is None or known[0].dtype is not tensor.dtype else known[1:]
 
 
+_WHOLE = 2.0**8  # up to which bfloat16 holds every whole number
 _NEAR = 2.0**-5  # how far rounding in 16 bits moves the mean of absolute values, as a share
 
 
@@ -125,6 +128,11 @@ def _rounds(tensor: torch.Tensor, cast: torch.Tensor) -> bool:
 
 def _finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+def _is_whole(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has whole numbers alone that bfloat16 holds exactly."""
+    return not tensor.is_floating_point() or bool(((tensor.trunc() == tensor) & (tensor.abs() <= _WHOLE)).all())
 
 
 def _is_infinite(argument: Any) -> bool:

@@ -22,7 +22,7 @@ from ..dispatch.call_site import CallSite, at_line, call_site
 from ..errors import TransferError
 from ..measure.bits import same_bits
 from ..text import joined, listed, many, tr
-from ..trees import as_array, leaves
+from ..trees import as_array, copied, leaves
 from ..weights import explain, pairing
 from ..weights.explicit import Used
 from ..weights.mapping import Mapping as WeightMapping
@@ -903,8 +903,8 @@ def _uses(side: ModelSide) -> list[_Use]:
     generator, stored = np.random.default_rng(0), {}
     for name, parameter in side.parameters().items():
         if np.issubdtype(as_array(parameter).dtype, np.floating):
-            stored[name] = generator.standard_normal(tuple(parameter.shape)).astype(as_array(parameter).dtype)
-            side.fill(parameter, stored[name])
+            side.fill(parameter, generator.standard_normal(tuple(parameter.shape)).astype(as_array(parameter).dtype))
+            stored[name] = copied(parameter)  # rounded, in 16 bits
     uses: dict[str, _Use] = {}
     for node in side.run_forward(Capture).trace.nodes:
         for operand in sorted(node.operands, key=lambda operand_: -operand_.tensor.dim()):

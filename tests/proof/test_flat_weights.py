@@ -156,8 +156,9 @@ def test_a_mistake_is_found_where_weights_are_told_by_their_use(names, original)
     assert by_use(proof)
 
 
-def test_what_names_do_not_tell_is_said():
-    proof = padiff_shim.prove(Port("backwards", "numbers"), Flat(), X)
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_what_names_do_not_tell_is_said(dtype):
+    proof = padiff_shim.prove(Port("backwards", "numbers"), Flat(), X, dtype=dtype)
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     (note,) = by_use(proof)
     assert "w0_n1 and w8" in note

@@ -414,6 +414,33 @@ def test_another_base_is_no_rounding(port, original, handed_over):
     assert Cause.DTYPE not in {mistake.cause for mistake in proof.mistakes} != set(), str(proof)
 
 
+def leveled(module):
+    """A model of either framework with whole numbers in a buffer, which Paddle's conversion casts and Torch's does not."""
+
+    class Leveled(torch.nn.Module if module is torch else paddle.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("levels", module.to_tensor([8, 5, 4]) if module is paddle else torch.tensor([8, 5, 4]))
+            self.a, self.b = module.nn.Linear(16, 3), module.nn.Linear(16, 3)
+
+        def forward(self, x):
+            if module is torch:
+                x = torch.nn.functional.silu(x)
+                half = self.levels // 2
+                return (torch.tanh(self.a(x).float()) / half).to(x.dtype) * self.b(x)
+            x = x / (1 + paddle.exp(-x))
+            half = (self.levels // 2).astype("float32")
+            return (paddle.tanh(self.a(x).astype("float32")) / half).astype(x.dtype) * self.b(x)
+
+    return Leveled()
+
+
+def test_whole_numbers_round_in_no_dtype():
+    port, original = leveled(paddle).to(dtype="bfloat16"), leveled(torch).to(torch.bfloat16)
+    proof = prove(port, original, X)
+    assert proof.verdict is ROUNDED, str(proof)
+
+
 class GatedExperts(torch.nn.Module):
     """Gated experts in bfloat16, whose results are multiplied by routing weights in float32, one after the other."""
 
