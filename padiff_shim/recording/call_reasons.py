@@ -127,6 +127,11 @@ def _of_factor(a: Array, b: Array) -> DifferenceReason | None:
     factor = None if seen.all() or not seen.any() else multiple(a[seen], b[seen], _CLOSE)
     if factor is None or abs(factor - 1) <= _CLOSE:
         return None
+    return scaled(factor)
+
+
+def scaled(factor: float) -> DifferenceReason:
+    """One factor between two results."""
     return DifferenceReason(SCALE, tr("a's values are {factor:.6g} times b's", factor=factor), {"factor": factor})
 
 
@@ -307,8 +312,7 @@ def _of_attention(a: Tensor, b: Tensor, ways: Sequence[OperandPair]) -> Differen
         text = tr("{text} (write {write})", text=text, write=write) if write else text
         return DifferenceReason(MASK, text, {**numbers, "write": write})
     if known[0] is not None and known[1] is not None and known[0][1] != known[1][1]:
-        factor = known[0][1] / known[1][1]
-        return DifferenceReason(SCALE, tr("a's values are {factor:.6g} times b's", factor=factor), {"factor": factor})
+        return scaled(known[0][1] / known[1][1])
     return None
 
 

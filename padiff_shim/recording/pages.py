@@ -264,8 +264,7 @@ def remarks(difference: Difference) -> list[str]:
         counts = [*([many(weights, "weight")] if weights else []), *([many(data, "input")] if data else [])]
         same = [tr("both runs were given the same: {inputs}", inputs=joined(" and ", counts))] if counts else []
         slices = tr(
-            "{weights} of several ranks have the same extremes and norms as at the start of the other run; "
-            "the order of the slices is not known",
+            "{weights} begin with the same extremes and norms as in the other run; in which order the elements lie is not known",
             weights=many(by_figures, "weight"),
         )
         return same + ([slices] if by_figures else [])

@@ -25,6 +25,7 @@ from .call_reasons import (
     of_multiplied,
     of_statistics,
     other_dtypes,
+    scaled,
     updates_apart,
 )
 from .difference import Difference, DifferenceReason, TensorRow
@@ -238,13 +239,10 @@ def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
     rows = [row for row in difference.compared if (row.rank, row.any.step, row.any.kind) == (first.rank, first.any.step, "layer")]
     before = [row.any.layer or row.any.name for row in rows if row.any.index < first.any.index]
     numbers = {"behind": before[-1] if before else "", "layer": first.any.layer or first.any.name, "step": first.any.step}
-    words = {name: shown(value) if name != "step" else value for name, value in numbers.items()}
-    if before:
-        text = tr("{behind} returns the same, {layer} does not: it, or a call between them, computes something else", **words)
-        brief = tr("it begins between {behind} and {layer}: record both with --around {step}", **words)
-    else:
-        text = tr("{layer}, or a call before it, computes something else", **words)
-        brief = tr("it begins in {layer} or before: record both with --around {step}", **words)
+    behind, layer = shown(numbers["behind"]) or tr("the model's input"), shown(numbers["layer"])
+    words = {"behind": behind, "layer": layer, "step": first.any.step}
+    text = tr("{behind} is the same, {layer} is not: it, or a call between them, computes something else", **words)
+    brief = tr("it begins between {behind} and {layer}: record both with --around {step}", **words)
     text = tr("{text}: calls are not recorded (record both with --around {step})", text=text, step=first.any.step)
     return DifferenceReason("layer", text, numbers, brief)
 
@@ -398,8 +396,7 @@ def _of_numbers(first: TensorRow) -> DifferenceReason | None:
     factor, (a, b) = factor_of(first), (wide(first.a), wide(first.b))
     telling = first.any.size > 1 and a is not None  # two figures of a fingerprint may have one factor by chance
     if factor is not None and abs(factor - 1) > _FACTOR and (telling or counted(factor)):
-        text = tr("a's values are {factor:.6g} times b's", factor=factor)
-        return of_multiplied(first, factor) or DifferenceReason(SCALE, text, {"factor": factor})
+        return of_multiplied(first, factor) or scaled(factor)
     if a is None or b is None or a.shape != b.shape or a.size < 2:
         return None
     more = float(np.mean(a - b))

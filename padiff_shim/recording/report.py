@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,14 +57,11 @@ def hashed(difference: Difference) -> Iterator[tuple[str, list[TensorRow]]]:
     """What is hashed, by kind, in the order of the runs."""
     data = [row for row in difference.inputs if row.any.tensor != WEIGHT]
     yield tr("Data of each step: digests"), data
-    hashes = tr("MD5") if all(map(_has_values, difference.headers)) else tr("digests, for no values were recorded")
+    full = all((header.get("options") or {}).get("values") == "full" for header in difference.headers)
+    hashes = tr("MD5") if full else tr("digests, for no values were recorded")
     kinds = ((tr("Losses and notes"), (LOSS, "note")), (tr("Results of layers"), ("layer",)), (tr("Optimizer states"), (STATE,)))
     for title, chosen in kinds:
         yield tr("{title}: {hashes}", title=title, hashes=hashes), [row for row in difference.rows if row.any.kind in chosen]
-
-
-def _has_values(header: Mapping[str, Any]) -> bool:
-    return (header.get("options") or {}).get("values") == "full"
 
 
 def hash_cells(row: TensorRow) -> doc.Row:
