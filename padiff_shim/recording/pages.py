@@ -40,13 +40,18 @@ def headline(difference: Difference) -> str:
             tensors=many(difference.values_missing, "tensor"),
             first=shown(next(tensor for tensor, reason in difference.not_joined if reason == NO_VALUES), SENTENCE),
         )
-    text = _answer(difference)
-    if difference.begins is not None:
-        side, step = difference.begins
-        text = tr("{answer}; {side} begins at step {step} of {other}", answer=text, side=side, step=step, other="ab"[side == "a"])
+    text = _with_beginning(difference, _answer(difference))
     if not difference.not_joined:
         return text
     return tr("{answer}; {not_paired}", answer=text, not_paired=_not_paired(difference.not_joined))
+
+
+def _with_beginning(difference: Difference, text: str) -> str:
+    """An answer, and where one run begins in the other."""
+    if difference.begins is None:
+        return text
+    side, step = difference.begins
+    return tr("{answer}; {side} begins at step {step} of {other}", answer=text, side=side, step=step, other="ab"[side == "a"])
 
 
 def shorter(difference: Difference) -> Iterator[str]:
@@ -57,7 +62,7 @@ def shorter(difference: Difference) -> Iterator[str]:
             yield tr("NOT COMPARABLE: values of {tensors} were not recorded", tensors=many(difference.values_missing, "tensor"))
         else:
             equal = _equal(difference, brief=True)
-            yield equal if reason is None else joined("; ", (equal, reason.brief or reason.text))
+            yield _with_beginning(difference, equal if reason is None else joined("; ", (equal, reason.brief or reason.text)))
             yield equal
         return
     word = "INCOMPLETE" if difference.holes else "DIFFERENT"
