@@ -484,6 +484,8 @@ def arrangement_differs(operand: TraceOperand, other: TraceOperand) -> tuple[Cau
     if all(named) and operand.tensor.shape == other.tensor.shape:
         return values_differ(operand, other)
     here, there = (", ".join(map(str, side.way)) or str(list(side.tensor.shape)) for side in (other, operand))
+    if here == there:
+        return Cause.ORDER, tr("{role} holds the elements of the original's in another order", role=role(other))
     return Cause.ORDER, tr("{role} is arranged by {here}, in the original by {there}", role=role(other), here=here, there=there)
 
 
@@ -497,7 +499,8 @@ def values_differ(operand: TraceOperand, other: TraceOperand) -> tuple[Cause, st
     except RuntimeError:
         apart = torch.empty(0)
     if not len(apart):
-        sides = ((extent(side.value), list(side.tensor.shape), side.tensor.dtype) for side in (other, operand))
+        extents = [extent(side.value) for side in (other, operand)] if other.value.ends != operand.value.ends else ("", "")
+        sides = ((words, list(side.tensor.shape), side.tensor.dtype) for words, side in zip(extents, (other, operand)))
         words = next((pair for pair in zip(*sides) if pair[0] != pair[1]), None)
         if words is None:
             return cause, tr("{role}{where} holds other values", role=role(other), where=where)

@@ -885,21 +885,21 @@ def exchange(original: list[Value], port: list[Value], moved: MovedTables, half:
     others = [value for value in port if any(value.ends[:2]) and not any(_equal_numbers(table, value) for table in original)]
     if not others or not original:
         return Exchange()
-    travelled = moved(0, 0.0)
-    tables = [(table, travelled.get(table), _is_born_in(torch.float32, table)) for table in original]
-    swings = {} if half is None else _swings((original, port), moved, half)
+    swings = {torch.float32: _swings_of_singles(original, moved)}
+    swings |= {} if half is None else {half: _swings_of_halves((original, port), moved, half)}
+    born = {dtype: {value for value in (*original, *port) if _is_born_in(dtype, value)} for dtype in swings}
     exchanged, noted, coarse = Exchange(), set[Value](), list[tuple[Value, Value]]()
     for value in others:
-        single, dtype = _is_born_in(torch.float32, value), torch.float32
-        fitting = ((table, twin) for table, twin, is_single in tables if single or is_single)
-        wanted = next((laid for table, twin in fitting if (laid := _as_in(table, value, twin)) is not None), None)
-        if wanted is None and half is not None:
-            held = ((table, laid) for table in original if (laid := _as_held(table, value, swings)) is not None)
-            table, wanted = next(held, (value, None))
-            coarse += [(table, value)] if wanted is not None else []
-            dtype = half
-        if wanted is None:
+        fitting = (
+            (table, laid, dtype)
+            for dtype, of_tables in swings.items()
+            for table in original
+            if not born[dtype].isdisjoint((table, value)) and (laid := _as_in(table, value, of_tables)) is not None
+        )
+        table, wanted, dtype = next(fitting, (None, None, torch.float32))
+        if table is None or wanted is None:
             continue
+        coarse += [(table, value)] if dtype is half else []
         if value.node is None:
             exchanged.constants.append((value.tensor, wanted))
         else:
@@ -914,24 +914,39 @@ def exchange(original: list[Value], port: list[Value], moved: MovedTables, half:
     return exchanged
 
 
-def _swings(both: Sequence[list[Value]], moved: MovedTables, half: torch.dtype) -> dict[Value, torch.Tensor]:
-    """How far the entries of tables that are made of numbers held in 16 bits move, where each of these moves by one rounding."""
-    swings = dict[Value, torch.Tensor]()
+Swings = dict[Value, torch.Tensor]  # of tables: how far their entries may move
+
+
+def _swings_of_singles(tables: list[Value], moved: MovedTables) -> Swings:
+    """Of the original's, where each call that makes them rounds in float32 once more."""
+    pairs = ((table, _moved_by(table, twin)) for table, twin in moved(0, 0.0).items())
+    return {table: torch.full_like(apart, _SLACK * float(apart.max())) for table, apart in pairs}
+
+
+def _swings_of_halves(both: Sequence[list[Value]], moved: MovedTables, half: torch.dtype) -> Swings:
+    """Of those that are made of numbers held in 16 bits, where each of these moves by one rounding."""
+    swings: Swings = {}
     for at, tables in enumerate(both):
         coarse = [value for value in tables if _is_born_in(half, value)]
         for sign in (-1.0, 1.0) if coarse else ():
             twins = moved(at, sign * torch.finfo(half).eps / 2)
             for value in coarse:
-                twin = twins.get(value, value).tensor
-                if twin.shape == value.tensor.shape:
-                    apart = (numbers(twin) - numbers(value.tensor)).abs().nan_to_num(0.0, 0.0, 0.0)
-                    swings[value] = torch.maximum(swings.get(value, apart), _HELD * apart)
+                apart = _HELD * _moved_by(value, twins.get(value, value))
+                swings[value] = torch.maximum(swings.get(value, apart), apart)
     return swings
+
+
+def _moved_by(table: Value, twin: Value) -> torch.Tensor:
+    """How far entries are from those of another run; nothing where a decision changed."""
+    expected = numbers(table.tensor)
+    actual = numbers(twin.tensor) if twin.tensor.shape == table.tensor.shape else expected
+    return (actual - expected).abs().nan_to_num(0.0, 0.0, 0.0)
 
 
 def _held_otherwise(pairs: list[tuple[Value, Value]], half: torch.dtype) -> tuple[NamedTables, NamedTables]:
     """The sources of both tables that are held in 16 bits in the original alone, and in the port alone, with names."""
-    both = [{source for pair in pairs for source in sources(pair[at]) if _is_born_in(half, source)} for at in (0, 1)]
+    every = [{source for pair in pairs for source in sources(pair[at]) if _is_born_in(half, source)} for at in (0, 1)]
+    both = [sorted(held, key=lambda source: not source.label) for held in every]  # a name says more than a shape
     original, port = (
         [
             (value.tensor, value.label or _a_table(value))
@@ -1029,31 +1044,13 @@ def _have(digits: int, values: torch.Tensor) -> bool:
     return bool((mantissas == mantissas.round()).all())
 
 
-def _as_in(table: Value, value: Value, moved: Value | None) -> torch.Tensor | None:
-    """The original's table in the places of the port's; None if they are further apart than rounding in float32 explains."""
+def _as_in(table: Value, value: Value, swings: Swings) -> torch.Tensor | None:
+    """The original's table in the places of the port's; None if they are further apart than rounding explains."""
     if table.tensor.numel() != value.tensor.numel():
         return None
     expected, actual = numbers(table.tensor), numbers(value.tensor)
-    allowed = _of_entries(table.tensor, UNIT)
-    if moved is not None and moved.tensor.shape == table.tensor.shape:
-        allowed += _SLACK * float((numbers(moved.tensor) - expected).abs().nan_to_num(0.0, 0.0, 0.0).max())
-    return _laid_as(value, expected, actual, allowed, torch.zeros_like(actual))
-
-
-def _as_held(table: Value, value: Value, swings: dict[Value, torch.Tensor]) -> torch.Tensor | None:
-    """The same; None if they are further apart than rounding of what either holds in 16 bits explains, or neither does."""
-    if table.tensor.numel() != value.tensor.numel() or not swings.keys() & {table, value}:
-        return None
-    expected, actual = numbers(table.tensor), numbers(value.tensor)
     still = torch.zeros_like(expected)
-    own, other = (swings.get(side, still) for side in (table, value))
-    return _laid_as(value, expected, actual, own + _of_entries(table.tensor, UNIT), other)
-
-
-def _laid_as(
-    value: Value, expected: torch.Tensor, actual: torch.Tensor, own: torch.Tensor, other: torch.Tensor
-) -> torch.Tensor | None:
-    """The original's numbers in the places of a table's, if they are no further apart than the entries of both may move."""
+    own, other = _of_entries(table.tensor, UNIT) + swings.get(table, still), swings.get(value, still)
     if _within(expected, actual, own + other):
         return expected.reshape(value.tensor.shape)
     ranks, places = expected.sort(), actual.argsort()

@@ -18,7 +18,7 @@ from ..present.document import Document
 from ..present.result import Presented
 from ..progress import Waiting
 from ..recording.provenance import origin
-from ..text import joined, listed, marked, tr
+from ..text import fields_of, joined, listed, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
 from .aligned import AlignedDtype, aligned_dtype
 from .alignment import Alignment, surroundings
@@ -105,7 +105,8 @@ class ProofAnswer(Presented):
         bare, cause = _without_brackets(first.sentence()), tr(first.cause.value)
         if line:
             bare, cause = tr("{text}, at {line}", text=bare, line=line), tr("{cause} at {line}", cause=cause, line=line)
-        for text in (bare, cause):
+        told = {str(value) for value in fields_of(first.text).values()}
+        for text in (bare, cause) if len({*map(_without_brackets, told)}) == len(told) else (cause,):
             yield self._and_more(tr("{cause}: write {fix}", cause=text, fix=fix) if fix else text)
         yield self._and_more(cause)
 

@@ -204,7 +204,7 @@ _API = {  # operators that no function of Torch's API is called by -> the functi
 }  # fmt: skip
 _PRODUCTS = {"addmm": "linear", "mm": "linear", "bmm": "matmul", "baddbmm": "matmul"}  # unless the line says otherwise
 _OF_OPERATORS = {"half_to_float", "transposed", "N", "C", "HxW", "output_mask"}  # arguments that the functions have not
-_DEFAULTS = (("alpha", 1), ("beta", 1))  # that nobody writes
+_DEFAULTS = (("alpha", 1), ("beta", 1), ("sparse_grad", False))  # that nobody writes
 _FAMILIES = re.compile(r"(linalg|fft|special)_(?!_)")
 
 
