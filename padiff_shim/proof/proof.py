@@ -105,8 +105,8 @@ class ProofAnswer(Presented):
         bare, cause = _without_brackets(first.sentence()), tr(first.cause.value)
         if line:
             bare, cause = tr("{text}, at {line}", text=bare, line=line), tr("{cause} at {line}", cause=cause, line=line)
-        told = {str(value) for value in fields_of(first.text).values()}
-        for text in (bare, cause) if len({*map(_without_brackets, told)}) == len(told) else (cause,):
+        fields = {str(value) for value in fields_of(first.text).values()}
+        for text in (bare, cause) if len({*map(_without_brackets, fields)}) == len(fields) else (cause,):
             yield self._and_more(tr("{cause}: write {fix}", cause=text, fix=fix) if fix else text)
         yield self._and_more(cause)
 
