@@ -67,7 +67,7 @@ def shorter(difference: Difference) -> Iterator[str]:
         return
     word = "INCOMPLETE" if difference.holes else "DIFFERENT"
     number = tr("{count:,} of {all:,} differ", count=counts.differing, all=counts.rows)
-    origin = [_origin(difference, difference.origin)] if difference.origin else []
+    origin = [inputs_differ(difference, difference.origin)] if difference.origin else []
     data = [tr("the inputs differ, from step {step} on", step=difference.origin.any.step)] if difference.origin else []
     data = [] if reason is not None and reason.kind == TABLE else data
     reasons = [] if reason is None else [reason.brief or reason.text]
@@ -163,7 +163,7 @@ def _differing(difference: Difference, row: TensorRow) -> str:
     first = described(row)
     text = tr("{number}, the first at {first}", number=number, first=first)
     if difference.origin:
-        origin, reason = _origin(difference, difference.origin), difference.reason
+        origin, reason = inputs_differ(difference, difference.origin), difference.reason
         origin = origin if reason is None else tr("{origin}; {reason}", origin=origin, reason=reason.text)
         return tr("{origin}; of what was computed {differing}", origin=origin, differing=text)
     if difference.reason is None:
@@ -193,7 +193,7 @@ def _unrecorded(difference: Difference) -> list[str]:
 _TRAINED = {marked("gradients"): GRADIENTS, marked("parameters"): ("parameter",), marked("optimizer states"): (STATE, "parameter")}
 
 
-def _origin(difference: Difference, origin: TensorRow) -> str:
+def inputs_differ(difference: Difference, origin: TensorRow) -> str:
     """How both runs differ in what they were given: the weights at the start, or the data from a step and batch on."""
     weights = [row for row in difference.inputs if row.any.tensor == WEIGHT]
     if origin.any.tensor == WEIGHT:

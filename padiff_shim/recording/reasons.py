@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,8 +42,8 @@ RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
 )  # fmt: skip
 NOT_CLEARED, NOT_TRAINED, CLIPPING, WEIGHTS, SKIPPED = "not cleared", "not trained", "clipping", "weights", "skipped step"
 OPTIMIZER, SETTING, TIED = "optimizer", "optimizer setting", "tied weight"
-BATCH, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
-    "batch size", "order of samples", "order of batches", "rounding", "settings"
+BATCH, BATCHES, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
+    "batch size", "other batches", "order of samples", "order of batches", "rounding", "settings"
 )  # fmt: skip
 _SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
@@ -171,7 +172,7 @@ def _of_row(
     settings = [] if updates.begins(first) else difference.settings.of(first, unseen=rounding.unseen)
     if settings:
         return _of_settings(updates, difference, first, settings)
-    ends = _of_counts(updates, difference, first)
+    ends = _of_later_inputs(difference, first) or _of_counts(updates, difference, first)
     ends = of_graph_end(difference.rows, first) if ends is None and first.any.kind in GRADIENTS else ends
     if ends is not None or first.a is None or first.b is None:
         alike = difference.frameworks[0] == difference.frameworks[1]
@@ -269,6 +270,22 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
     if len(shapes) == 2 and shapes[0][1:] == shapes[1][1:] and shapes[0] != shapes[1]:
         text = tr("another batch size: {a} in a, {b} in b", a=shapes[0][0], b=shapes[1][0])
         return DifferenceReason(BATCH, text, {"a": shapes[0][0], "b": shapes[1][0]})
+    return None
+
+
+def _of_later_inputs(difference: Difference, rest: TensorRow) -> DifferenceReason | None:
+    """Data that are others in the step of the first row that rounding does not explain, and that are read before it."""
+    if difference.origin is not None or rest.a is None or rest.apart is None:
+        return None
+    place, least = (rest.rank, rest.a.step), _FITS * rest.apart.relative  # nearer data are rounded otherwise
+    for row in difference.inputs:
+        if row.a is None or row.apart is None or (row.rank, row.a.step) != place or row.a.index > rest.a.index:
+            continue
+        if row.differs and row.a.tensor != WEIGHT and row.apart.relative > least:
+            reason = _of_steps(difference, row) or DifferenceReason(BATCHES, "", {})
+            whole, brief = pages.inputs_differ(difference, row), tr("the inputs differ, from step {step} on", step=row.any.step)
+            text, brief = (joined("; ", filter(None, (part, reason.text))) for part in (whole, brief))
+            return replace(reason, text=text, brief=brief)
     return None
 
 

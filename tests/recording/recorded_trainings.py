@@ -282,7 +282,7 @@ def vit(folder, framework, values="full", whole=True, cuts=(BATCH,), equal=False
     averages = {name: parameter.detach().clone() for name, parameter in named}
     tensor, entropy = (paddle.to_tensor, PF.cross_entropy) if port else (torch.from_numpy, TF.cross_entropy)
     with recorded(folder, model, framework, values, whole) as recording:
-        for number in range(3):
+        for number in (0, 2, 1) if "shuffled" in faults else range(3):
             images, classes = IMAGES[number], CLASSES[number]
             if equal:
                 images, classes = np.repeat(images[:1], BATCH, 0), np.repeat(classes[:1], BATCH, 0)

@@ -77,6 +77,8 @@ WRONG = {
     "thawed": (llama, {"frozen": True}, {"faults": ("thawed",)}, "not trained", 0, "embed.weight", {"side": "b"}),
     "untied": (llama, {"tied": True}, {"faults": ("untied",)}, "tied weight", 0, "embed.weight", {"side": "a"}),
     "later data": (llama, {}, {"faults": ("later",)}, "order of batches", 0, "embedding", {"ahead": 1}),
+    "shuffled": (vit, {}, {"faults": ("shuffled",)}, "order of batches", 1, "", {}),
+    "shuffled, fingerprints": (vit, FINGERPRINT, {"faults": ("shuffled",)}, "order of batches", 1, "", {}),
     "moments": (llama, {"begin": 2}, {"faults": ("moments",)}, "optimizer state", 0, "", {"side": "a"}),
     "schedule": (llama, {"begin": 2}, {"faults": ("schedule",)}, "learning rate", 0, "", {"b": 1e-2}),
     "undivided": (
