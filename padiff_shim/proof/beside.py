@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import difflib
 import itertools
 from collections import Counter, defaultdict
@@ -170,14 +171,16 @@ def _expression(text: str) -> ast.expr:
 class _InPort(ast.NodeTransformer):
     """Names of the original's as what the port has for them, and its calls as those within an expression of the port's."""
 
-    def __init__(self, names: Mapping[str, ast.expr], own: ast.expr) -> None:
-        calls = [node for node in ast.walk(own) if isinstance(node, ast.Call)]
-        self._names, self._calls = names, {ast.unparse(call.func).rpartition(".")[2]: call for call in reversed(calls)}
+    def __init__(self, names: Mapping[str, ast.expr], calls: Mapping[str, ast.Call]) -> None:
+        self._names, self._calls = names, calls
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, (ast.Name, ast.Attribute)) and (text := _spelt(node)) in self._names:
             value = self._names[text]
-            return value if isinstance(value, (ast.Name, ast.Attribute)) else self.visit(value)
+            if isinstance(value, (ast.Name, ast.Attribute)):
+                return value
+            others = {name: other for name, other in self._names.items() if name != text}  # it may be made of what it was before
+            return _InPort(others, self._calls).visit(copy.deepcopy(value))
         if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in self._calls:
             return self._calls[name]
         return self.generic_visit(node)
@@ -186,10 +189,14 @@ class _InPort(ast.NodeTransformer):
 def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], original: _IsModule) -> str:
     """What the original has, in the port's words; "" where it is what the port has, or calls what the port does not."""
     kinds = [type(each.value) if isinstance(each, ast.Constant) else None for each in (own, other)]
-    unwritten = isinstance(other, (ast.Slice, ast.Starred)) or isinstance(getattr(own, "ctx", None), ast.Store)
+    parts = other.elts if isinstance(other, ast.Tuple) else [other]
+    unwritten = any(isinstance(part, (ast.Slice, ast.Starred)) for part in parts)
+    unwritten |= isinstance(getattr(own, "ctx", None), ast.Store)
     if unwritten or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
         return ""
-    tree, renamed = _expression(ast.unparse(other)), _InPort(names, own)
+    calls = [node for node in ast.walk(own) if isinstance(node, ast.Call)]
+    renamed = _InPort(names, {ast.unparse(call.func).rpartition(".")[2]: call for call in reversed(calls)})
+    tree = _expression(ast.unparse(other))
     changed = renamed.generic_visit(tree) if isinstance(tree, ast.Call) else renamed.visit(tree)
     foreign = any(isinstance(node, ast.expr) and original(node) for node in ast.walk(changed))
     text = ast.unparse(changed)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Protocol
 
 from ..text import logged
@@ -388,9 +388,14 @@ class GroupCounts:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready."""
-        table = asdict(self)
-        del table["name"]
-        return table | {"worst": self.worst.value}
+        return {
+            "records": self.records,
+            "muted": self.muted,
+            "verdicts": dict(self.verdicts),
+            "sides": dict(self.sides),
+            "worst": self.worst.value,
+            "prob": self.prob,
+        }
 
 
 @dataclass
