@@ -27,6 +27,21 @@ def tensors_of(model: Model) -> dict[str, Any]:
     return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
 
 
+def rounded_numbers(side: ModelSide, model: Model, mapping: Mapping) -> dict[str, Array]:
+    """The single numbers that the conversion of a model to its side's dtype has rounded, as they were before, by name.
+
+    The other program may write them in its source, where no dtype rounds them. Not what has a partner: both hold the same there.
+    """
+    paired, layers = {pair.name(side.framework) for pair in mapping}, dict(side._named_layers(model))
+    held = {}
+    for name, tensor in tensors_of(side.model).items():
+        path, _, own = name.rpartition(".")
+        before = as_array(getattr(layers[path], own))
+        if name not in paired and before.size == 1 and before.dtype.kind == "f" and not np.array_equal(before, as_array(tensor)):
+            held[name] = before
+    return held
+
+
 @contextlib.contextmanager
 def holding(side: ModelSide, values: dict[str, Array]) -> Iterator[None]:
     """Within it a model holds other values under some names."""

@@ -500,6 +500,7 @@ class ModelSide:
         self.simple = False  # whether the original avoids kernels without float64, see :meth:`simplify`
         self.not_wider: NotWider | None = None  # why it is not plain float64
         self.when_widened: Callable[[Model], None] | None = None  # called with each new copy in the wider dtype
+        self.unrounded: Mapping[str, Array] = {}  # numbers that the model's conversion to its dtype rounded, as they were before
         self._holdings: dict[int, ModelState] = {}  # by model
         self.capture: Onlooker | None = None  # of the run at hand
         self.held: Forced = {}  # results with which runs in the wider dtype go on
@@ -698,6 +699,9 @@ class ModelSide:
             self._wide = self.converted(self._shallow(), self.wider)
             if self.simple:
                 self.simplify(self._wide)
+            state = self._state_of(self._wide)
+            for name, values in self.unrounded.items():
+                self.fill({**state.parameters, **state.buffers}[name], values)
             if self.when_widened is not None:
                 self.when_widened(self._wide)
         return self._wide

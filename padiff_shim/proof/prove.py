@@ -31,6 +31,7 @@ from .causes import BACKWARD, FORWARD
 from .findings import Cause, ProofVerdict, Stage
 from .fixes import with_fixes
 from .graph_ends import ends_before_inputs, mending_ends, trained_otherwise, with_graphs_ended
+from .held_values import rounded_numbers
 from .locate import Differing, Located, locate, stages_of, tied_differently
 from .plans import OnTorch, opened
 from .preconditions import (
@@ -278,6 +279,9 @@ class Question:
         trees = read_both(original.model, port.model)
         mapping = self._mapping(original, port, trees, used)
         mapping = replace(mapping, pairs=[pair for pair in mapping if pair.paddle not in own]) if own else mapping
+        if self.dtype is not None:
+            original.unrounded = rounded_numbers(original, self.module, mapping)
+            port.unrounded = rounded_numbers(port, self.layer, mapping)
         if filled:
             fill([pair for pair in mapping if pair.paddle in filled], mapping, original, port)
         began = drawn_differently(original, port, mapping) if self.phase != "forward" else []

@@ -16,8 +16,9 @@ from helpers import sampled
 from planting import loaded
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.dispatch.call_site import at_line
+from padiff_shim.dispatch.call_site import CallSite, at_line
 from padiff_shim.present.annotations import Patch
+from padiff_shim.proof.beside import otherwise
 from padiff_shim.proof.expressions import statements_of
 from padiff_shim.proof.findings import Cause
 from padiff_shim.proof.fixes import constructor
@@ -186,6 +187,18 @@ def test_the_changed_line_where_the_call_tells_it(tmp_path, monkeypatch):
         changed = changed.replace(old, new)
     assert file.read_text() == changed
     assert left == [f"epsilon=1e-05 at {at_line(str(file), 15)}: self.last = paddle.nn.LayerNorm(6, epsilon=EPSILON)"]
+
+
+def test_slices_in_brackets_and_names_that_are_made_of_themselves_have_no_words(tmp_path):
+    sites = []
+    for name, body in {
+        "port": "def forward(x, mask):\n    rows = x[:3]\n    return rows * 2 + mask.tile([4])\n",
+        "original": "def forward(x, keep):\n    keep = keep + 1\n    rows = x[..., -3:, :]\n    return rows * 2 + keep\n",
+    }.items():
+        file = tmp_path / f"{name}.py"
+        file.write_text(body)
+        sites.append(CallSite(str(file), body.count("\n"), "forward"))
+    assert [(other.own, other.wanted) for other in otherwise(*sites)] == [("mask.tile([4])", "keep + 1")]
 
 
 @pytest.mark.parametrize(("old", "new"), [("(", "(("), (")", ") "), ("x", "y"), (",", ";"), ("\n", "\n\n"), ("    ", "")])

@@ -414,6 +414,32 @@ def test_another_base_is_no_rounding(port, original, handed_over):
     assert Cause.DTYPE not in {mistake.cause for mistake in proof.mistakes} != set(), str(proof)
 
 
+class Scaled(paddle.nn.Layer):
+    """A number that a conversion to 16 bits rounds, and that the original has in its source."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = paddle.nn.Linear(16, 8)
+        self.register_buffer("scale", paddle.to_tensor(12.0**0.5, dtype="float32"), persistable=False)
+
+    def forward(self, x):
+        return paddle.tanh(self.a(x) * self.scale.astype(x.dtype))
+
+
+class ScaledOriginal(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return torch.tanh(self.a(x) * 12.0**0.5)
+
+
+@pytest.mark.parametrize("dtype", BFLOAT16)
+def test_a_single_number_is_rounded_on_one_side(dtype):
+    assert prove(Scaled(), ScaledOriginal(), X, dtype=dtype).verdict is ROUNDED
+
+
 def leveled(module):
     """A model of either framework with whole numbers in a buffer, which Paddle's conversion casts and Torch's does not."""
 
