@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..dispatch.call_site import CallSite
+from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from ..text import joined, many, tr
 from .arguments import TO_THE_END, equal_settings
@@ -641,8 +641,9 @@ def missing_text(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]
     shown = ", ".join(map(str, calls[:1] if alone.name == "bernoulli" else calls))  # a dropout's are one
     if alone.backward and any(_repeats(value, alone) and matching.same(alone.result, value) for value in matching.of_second):
         return tr("the original's backward makes {calls} once more, as a checkpoint does, the port's does not", calls=shown)
-    where = tr(": no gradient goes back there") if alone.backward else ""
-    return tr("the original calls {calls} here, the port does not{where}", calls=shown, where=where)
+    if alone.backward:
+        return tr("the original's backward calls {calls} here, the port's does not", calls=shown)
+    return tr("the original calls {calls} here, the port does not", calls=shown)
 
 
 def _repeats(value: Value, call: TraceCall) -> bool:
@@ -651,7 +652,10 @@ def _repeats(value: Value, call: TraceCall) -> bool:
 
 
 def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | None, Value | None]) -> TraceCall | None:
-    """The port's call that stands for a missing call's readers: the last; in a backward the call to go back through."""
+    """The port's call that stands for a missing call's readers: the last.
+
+    In a backward the call to go back through; in one that the models write themselves the call that makes what it reads.
+    """
     missing_call = pair.original
     if missing_call is None or not missing_call.backward:
         return end[1].node if end[1] is not None else None
@@ -660,7 +664,11 @@ def reader_of_missing(matching: Matching, pair: CallPair, end: tuple[Value | Non
         for original, port in _forward_pairs(matching)
         if (original.site, original.layer) == (missing_call.site, missing_call.layer)
     ]
-    return readers[-1] if readers else pair.port
+    read = (matching.of_first.get(operand.value) for operand in missing_call.operands)
+    made = [value.node for value in read if value is not None and value.node is not None and value.node.backward]
+    makers = [call for call in made if not is_library(call.site.file)]
+    calls = readers or makers
+    return calls[-1] if calls else pair.port
 
 
 def _forward_pairs(matching: Matching) -> Iterator[tuple[TraceCall, TraceCall]]:

@@ -238,6 +238,42 @@ def test_a_wrong_backward_of_a_pylayer_has_its_own_line():
     assert "other=3" in mistake.text
 
 
+class _Shares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.softmax(x, -1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        weighed = grad * y
+        mean = weighed.sum(-1, keepdim=True)
+        return weighed - mean * y
+
+
+class _SharesPort(paddle.autograd.PyLayer):
+    @staticmethod
+    def forward(ctx, x):
+        y = paddle.nn.functional.softmax(x, -1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensor()
+        weighed = grad * y
+        _ = weighed.sum(-1, keepdim=True)
+        return weighed
+
+
+def test_what_a_pylayers_backward_leaves_out_has_its_line():
+    x = np.random.default_rng(1).standard_normal((5, 8)).astype("float32")
+    (mistake,) = prove(_GatedPort(_SharesPort.apply), _Gated(_Shares.apply), x).mistakes
+    assert mistake.paddle.source in ("return weighed", "_ = weighed.sum(-1, keepdim=True)"), mistake
+
+
 class _Penalized(_Gated):
     def forward(self, x):
         x = x.detach().requires_grad_()
