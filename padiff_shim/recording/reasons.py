@@ -283,6 +283,8 @@ def _of_later_inputs(difference: Difference, rest: TensorRow) -> DifferenceReaso
             continue
         if row.differs and row.a.tensor != WEIGHT and row.apart.relative > least:
             reason = _of_steps(difference, row) or DifferenceReason(BATCHES, "", {})
+            if reason.kind == pages.TABLE:
+                return reason
             whole, brief = pages.inputs_differ(difference, row), tr("the inputs differ, from step {step} on", step=row.any.step)
             text, brief = (joined("; ", filter(None, (part, reason.text))) for part in (whole, brief))
             return replace(reason, text=text, brief=brief)
