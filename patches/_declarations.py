@@ -41,11 +41,11 @@ def with_axes(*tensors: torch.Tensor) -> None:
         raise ValueError("an operand without axes")
 
 
-def reduced(values: torch.Tensor, reduction: str) -> torch.Tensor:
+def reduced(values: torch.Tensor, how: str) -> torch.Tensor:
     """Their mean or sum, or they themselves."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r}")
-    return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
+    if how not in REDUCTIONS:
+        raise ValueError(f"reduction is 'mean', 'sum' or 'none', not {how!r}")
+    return values.mean() if how == "mean" else values.sum() if how == "sum" else values
 
 
 def of(formula: Callable[..., Any], torchs: Callable[..., Any], *more: Any) -> Callable[..., Any]:
