@@ -62,6 +62,7 @@ def test_without_the_option_nothing_happens(pytester, monkeypatch):
     done.stdout.no_fnmatch_line("*= padiff_shim*")
 
 
+@pytest.mark.slow
 def test_where_it_is_installed_it_may_be_named_as_well(run, pytester):
     """``-p padiff_shim.pytest_plugin``, which a checkout needs, was refused there: "already registered under a different name"."""
     parser = configparser.ConfigParser()
