@@ -59,6 +59,7 @@ from .expressions import attribute_text, statements_of
 from .findings import Cause, Mistake, Stage
 from .fixes import Remade, remade
 from .match import Matching, wrong_calls
+from .precision import is_whole
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rewrites import MENDS, UNTRIED
 from .rules import Evidence, diagnosed
@@ -1035,7 +1036,7 @@ def _is_born_in(dtype: torch.dtype, value: Value) -> bool:
     most, few = _DIGITS[dtype]
     every = (source.sorted for source in sources(value))
     born = (values for values in every if _have(most, values) and not _have(few, values))
-    return any(dtype not in HALVES or bool((values != values.round()).any() or values.abs().max() > 2.0**most) for values in born)
+    return any(dtype not in HALVES or not is_whole(values, 2.0**most) for values in born)
 
 
 def _have(digits: int, values: torch.Tensor) -> bool:

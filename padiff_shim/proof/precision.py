@@ -88,7 +88,7 @@ class Precisions(Onlooker):
             return result
         rounded, table = next(filter(None, map(self._how_rounded, operands)), (None, ""))
         self._rounded.pop(first.data_ptr(), None)
-        if rounded is None and all(map(_is_whole, (first, *operands))):  # sizes and places, which every dtype holds exactly
+        if rounded is None and all(map(is_whole, (first, *operands))):  # sizes and places, which every dtype holds exactly
             return result
         finite = _finite(first) or not all(map(_finite, operands)) or any(map(_is_infinite, arguments))
         named = autocast.listed_by_program(autocast.grad_tracer()) if autocast.HERE.on else ()
@@ -130,9 +130,9 @@ def _finite(tensor: torch.Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
-def _is_whole(tensor: torch.Tensor) -> bool:
-    """Whether a tensor has whole numbers alone that bfloat16 holds exactly."""
-    return not tensor.is_floating_point() or bool(((tensor.trunc() == tensor) & (tensor.abs() <= _WHOLE)).all())
+def is_whole(tensor: torch.Tensor, most: float = _WHOLE) -> bool:
+    """Whether a tensor has whole numbers alone, none beyond what a dtype (bfloat16) holds exactly."""
+    return not tensor.is_floating_point() or bool(((tensor.trunc() == tensor) & (tensor.abs() <= most)).all())
 
 
 def _is_infinite(argument: Any) -> bool:

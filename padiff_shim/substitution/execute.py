@@ -130,13 +130,13 @@ class Substitution:
         """
         call, read, out = self.recorded(frame, tensors, sides, settings, run)
 
-        wanting = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
+        differentiable = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
 
         def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not out_tensor.requires_grad:
                 if self.unused(position):
                     return new_result(out_tensor, operands)
-                result = result_beside(wanting, out_tensor, operands)
+                result = result_beside(differentiable, out_tensor, operands)
                 if (
                     self.door.python and not out_tensor.is_floating_point()
                 ):  # of indices Paddle's Python functions say that none is wanted
@@ -146,7 +146,7 @@ class Substitution:
                 return on_tape(call, out_tensor, operands)
             return finish_call(call, own(out_tensor, operands), position in read.results and not self.op.copies_result)
 
-        return self.answer(tensors, sides, out, made, wanting)
+        return self.answer(tensors, sides, out, made, differentiable)
 
     @torch.enable_grad()
     def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
@@ -211,11 +211,11 @@ class Substitution:
         sides: Sequence[Any],
         out: Any,
         made: Callable[[torch.Tensor, Sequence[Any], int], Any],
-        wanting: torch.Tensor | None = None,
+        differentiable: torch.Tensor | None = None,
     ) -> Any:
         """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them.
 
-        ``wanting``: a result that has a gradient.
+        ``differentiable``: a result that has a gradient.
         """
         if isinstance(out, torch.Tensor):
             result = made(out, sides, 0)
@@ -237,17 +237,17 @@ class Substitution:
             if place is not None and tensors[place] is not None:
                 return tensors[place] if result is None else overwritten(tensors[place], result)
             if result is None and position in self.unset:
-                return self.without_memory(tensors, sides[0], position, wanting)
+                return self.without_memory(tensors, sides[0], position, differentiable)
             return made(result, sides, position) if isinstance(result, torch.Tensor) else result
 
         return each(out, built)
 
-    def without_memory(self, tensors: Sequence[Any], side: torch.Tensor, position: int, wanting: torch.Tensor | None) -> Any:
+    def without_memory(self, tensors: Sequence[Any], side: torch.Tensor, position: int, differentiable: torch.Tensor | None) -> Any:
         """A result that Paddle's kernel leaves unset."""
         name = self.unset[position]
         shape = tensors[self.door.names.index(name)].shape if name else [0]
         result = hand_over(side.new_empty(shape))
-        result = result if wanting is None else gradientless(result, wanting)
+        result = result if differentiable is None else gradientless(result, differentiable)
         result._clear_data()
         return result
 
@@ -287,16 +287,16 @@ def new_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) ->
     return hand_over(out)
 
 
-def result_beside(wanting: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
-    """A result without a gradient of its own (indices, a mask) beside ``wanting``, which has one: in Paddle both have one node."""
+def result_beside(differentiable: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+    """A result without a gradient (indices, a mask) beside ``differentiable``, which has one: in Paddle both have one node."""
     if out.is_floating_point():
-        return taped_result(ZerosBehind.apply(own(out.detach(), operands), wanting))
-    return gradientless(new_result(out, operands), wanting)
+        return taped_result(ZerosBehind.apply(own(out.detach(), operands), differentiable))
+    return gradientless(new_result(out, operands), differentiable)
 
 
-def gradientless(result: Any, wanting: torch.Tensor) -> Any:
-    """A result that no gradient comes from, with the node that ``wanting`` has in Paddle."""
-    return with_hook(result, wanting, WithoutGradient(wanting).arrive)
+def gradientless(result: Any, differentiable: torch.Tensor) -> Any:
+    """A result that no gradient comes from, with the node that ``differentiable`` has in Paddle."""
+    return with_hook(result, differentiable, WithoutGradient(differentiable).arrive)
 
 
 def in_own_memory(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:

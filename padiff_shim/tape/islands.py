@@ -295,18 +295,18 @@ def native(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
 class IslandCall:
     """The native call behind an island: its results and the operands that it was made with."""
 
-    __slots__ = ("freed", "name", "once", "operands", "outs")
+    __slots__ = ("freed", "name", "once", "operands", "results")
 
-    def __init__(self, name: str, outs: list[Any], operands: Operands, *, once: bool) -> None:
+    def __init__(self, name: str, results: list[Any], operands: Operands, *, once: bool) -> None:
         self.name = name
-        self.outs: Any = outs
+        self.results: Any = results
         self.operands: Any = operands
         self.once = once  # a PyLayer: Paddle's engine ends the process where it runs its node a second time
         self.freed: Any = None  # the backward without ``retain_graph`` that was here
 
     def reached(self, session: Any) -> bool:
         """A backward has come here; whether the native graph must stay for another one."""
-        if self.outs is None or (self.freed is not None and self.freed is not session):
+        if self.results is None or (self.freed is not None and self.freed is not session):
             raise freed(self.name)
         if session is None or session.retain:
             return True
@@ -315,9 +315,9 @@ class IslandCall:
 
     def gradients(self, pairs: Sequence[tuple[Any, torch.Tensor]], *, retain: bool) -> list[torch.Tensor | None]:
         """Paddle's backward of the call. What comes back is torch's own memory."""
-        outs, first_gradient = [], []
-        for out, grad in pairs:
-            outs.append(out)
+        results, first_gradient = [], []
+        for result, grad in pairs:
+            results.append(result)
             first_gradient.append(to_paddle(grad.contiguous()))  # the engine copies what it is started with
         inlets = self.operands.inlets
         # Where a graph stays, a PyLayer's node is run by way of a copy; else not by run_partial_grad: its state is one per process,
@@ -326,24 +326,24 @@ class IslandCall:
         try:
             with native_engine(), _passing(self.operands, None):
                 if copied:
-                    _run_copies(outs, self.operands.aliases, first_gradient, create=False)
+                    _run_copies(results, self.operands.aliases, first_gradient, create=False)
                 else:
-                    paddle_graph.run_backward(outs, first_gradient, retain, *paddle_graph.NO_PATH)
+                    paddle_graph.run_backward(results, first_gradient, retain, *paddle_graph.NO_PATH)
         finally:
             if copied:
                 _partial.release()
             grads = [inlet.take() for inlet in inlets]
         if not retain or (self.once and not copied):
-            self.outs, self.operands = None, None
+            self.results, self.operands = None, None
         return grads
 
 
 _partial = threading.Lock()
 
 
-def _run_copies(outs: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], *, create: bool) -> list[Any]:
-    """Paddle's engine over copies of the nodes from ``outs`` to ``inputs``, which stay for another time."""
-    wanted: list[Any] = paddle_graph.run_partial_grad(outs, inputs, grads, True, create, True, True, [], *paddle_graph.NO_PATH)
+def _run_copies(results: Sequence[Any], inputs: Sequence[Any], grads: Sequence[Any], *, create: bool) -> list[Any]:
+    """Paddle's engine over copies of the nodes from ``results`` to ``inputs``, which stay for another time."""
+    wanted: list[Any] = paddle_graph.run_partial_grad(results, inputs, grads, True, create, True, True, [], *paddle_graph.NO_PATH)
     return wanted
 
 
@@ -352,7 +352,7 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        results = tuple(map(as_result, cell.outs))  # a view has the strides of the same one in Torch
+        results = tuple(map(as_result, cell.results))  # a view has the strides of the same one in Torch
         if cell.once:
             ctx.save_for_backward(*results)
         return results
@@ -361,7 +361,7 @@ class _Island(torch.autograd.Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         cell, session = ctx.cell, LOCAL.session
         retain = cell.reached(session)
-        pairs = [(out, grad) for out, grad in zip(cell.outs, grads) if grad is not None]
+        pairs = [(out, grad) for out, grad in zip(cell.results, grads) if grad is not None]
         if not pairs:
             return (None,) * (1 + len(cell.operands.inlets))
         if torch.is_grad_enabled():
@@ -389,12 +389,12 @@ def _backward_island(
         native_engine(),
         paddle.enable_grad(),
         cell.operands.inlets_off(),
-        _results_shown(cell.outs, ends),
+        _results_shown(cell.results, ends),
         _passing(cell.operands, members),
     ):
-        outs = _run_copies([out for out, _ in pairs], cell.operands.aliases, first_gradient, create=True)
+        gradients = _run_copies([result for result, _ in pairs], cell.operands.aliases, first_gradient, create=True)
     frame = top()
-    if cell.once and frame is not None and not any(map(_node, outs)):
+    if cell.once and frame is not None and not any(map(_node, gradients)):
         frame.run.warn(
             logged(
                 "a gradient of a gradient ends at the PyLayer {name}, as natively: what its backward returned has no graph (as in "
@@ -402,13 +402,13 @@ def _backward_island(
                 name=cell.name,
             )
         )
-    grads: list[torch.Tensor | None] = [None] * len(outs)
+    grads: list[torch.Tensor | None] = [None] * len(gradients)
     made = {}
-    for index, (out, inlet) in enumerate(zip(outs, cell.operands.inlets)):
-        if out is not None and not inlet.missing:
-            member = members.get(_node(out))
+    for index, (gradient, inlet) in enumerate(zip(gradients, cell.operands.inlets)):
+        if gradient is not None and not inlet.missing:
+            member = members.get(_node(gradient))
             if member is None:
-                made[index] = out
+                made[index] = gradient
             else:
                 grads[index] = twin(member)
     if not made:
@@ -425,15 +425,15 @@ def _backward_island(
 
 
 @contextmanager
-def _results_shown(outs: Sequence[Any], ends: Sequence[torch.Tensor]) -> Iterator[None]:
+def _results_shown(results: Sequence[Any], ends: Sequence[torch.Tensor]) -> Iterator[None]:
     """Inside, the results that a PyLayer may have saved are on the tape: they would hold the graph that holds them."""
-    for out, end in zip(outs, ends):
-        set_attribute(out, TAPE, Taped(end, out, None))
+    for result, end in zip(results, ends):
+        set_attribute(result, TAPE, Taped(end, result, None))
     try:
         yield
     finally:
-        for out, _ in zip(outs, ends):
-            set_attribute(out, TAPE, None)
+        for result, _ in zip(results, ends):
+            set_attribute(result, TAPE, None)
 
 
 @contextmanager
@@ -508,20 +508,20 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
         flat = [outs]
     else:
         _flatten(outs, flat := [])
-    wanting = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
-    if not wanting or not operands.led_to_by(wanting):
+    differentiable = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
+    if not differentiable or not operands.led_to_by(differentiable):
         return outs
-    if (operands.twinless and any(led_to(wanting, operands.twinless))) or not all(map(has_twin, wanting)):
+    if (operands.twinless and any(led_to(differentiable, operands.twinless))) or not all(map(has_twin, differentiable)):
         operands.pass_on()
         return outs
-    ends = torch_ends(IslandCall(name, wanting, operands, once=once))
-    results = list(map(sentinel, wanting, ends))
+    ends = torch_ends(IslandCall(name, differentiable, operands, once=once))
+    results = list(map(sentinel, differentiable, ends))
     if once:
         for result in results:
             attribute(result, TAPE).ignores_answers = True
-    if outs is wanting[0]:
+    if outs is differentiable[0]:
         return results[0]
-    return exchanged(outs, {id(out): result for out, result in zip(wanting, results)})
+    return exchanged(outs, {id(out): result for out, result in zip(differentiable, results)})
 
 
 def torch_ends(cell: IslandCall) -> tuple[torch.Tensor, ...]:
