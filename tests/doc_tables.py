@@ -71,9 +71,9 @@ _DEFECTS = f"""\
 {{count}} faults found with Paddle {PADDLES[-1]} and Torch {TORCHES[-1]}, with {{programs}} programs that show them: written by
 `make docs` from [tests/defects/](../tests/defects), and run by `tests/catalogue/test_defects.py`. {_SEARCH}
 
-A program needs Paddle or Torch with NumPy alone: `python tests/defects/relu_hides_nan.py` ends with 0 if the fault is absent.
-Send it to their authors as it is. `padiff_shim.testing.reproducer("relu hides NaN")` returns its text. In quotes: the name
-under which [compare](compare.md) counts it as a known difference.
+`padiff_shim.testing.reproducer("relu hides NaN")` returns a program that needs Paddle or Torch with NumPy alone, and ends with 0 if
+the fault is absent: send it to their authors as it is. In quotes: the name under which [compare](compare.md) counts it as a known
+difference.
 """
 _FORMULATIONS = """\
 # The same in maths, and other bits
@@ -181,7 +181,7 @@ def defects_page():
 
 def defect_row(defect):
     known = f' ("{defect.known}")' if defect.known else ""
-    program = f"[{cell(defect.name)}](../tests/defects/{defect.file})"
+    program = f"[{cell(defect.name)}](../tests/defects/{defect.file}#L{defect.line})"
     return program + known, cell(defect.op), cell(defect.facts["Seen on"]), cell(defect.facts["Effect"])
 
 

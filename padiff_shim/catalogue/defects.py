@@ -1,17 +1,16 @@
 """Faults of Paddle and Torch: ``tests/defects`` holds a program for each, which shows the fault without this library.
 
 A program ends with exit status 0 if the fault is absent. If it is there, the program ends as its header says, by default with an
-AssertionError. The header is the docstring: a title, paragraphs that say what is wrong, and lines ``Key: value``, the keys of
-tests/catalogue/test_defects.py; a long value continues in indented lines. The title gives the file its name: "relu hides NaN" is
-``relu_hides_nan.py``.
+AssertionError. A file has the programs of one section, each behind a comment ``# %% title``. The header is the docstring behind it:
+paragraphs that say what is wrong, and lines ``Key: value``, the keys of tests/catalogue/test_defects.py; a long value continues in
+indented lines. Of the modules that the file imports a program gets those that it names.
 
-Comments ``# %% case`` divide a program that shows the fault in several ways. Each case, together with the lines before the first
-case, is a program of its own here. ``python FILE`` runs the cases in order, and ends at the first that shows the fault.
+Comments ``# %%% case`` divide a program that shows the fault in several ways. Each case, together with the lines before the first
+case, is a program of its own here. The whole program runs the cases in order, and ends at the first that shows the fault.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import re
 from collections.abc import Iterator, Mapping
@@ -33,23 +32,24 @@ SECTIONS = (
     "Crashes and refusals",
     "The autograd engine",
 )
-_CASE = re.compile(r"^# %% (.+)\n", re.MULTILINE)
+_TITLE = re.compile(r"^# %% (.+)\n", re.MULTILINE)
+_CASE = re.compile(r"^# %%% (.+)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Defect:
     """One fault.
 
-    ``name``: the title. ``what``: what is wrong. ``facts``: the lines of the header, by key. ``file``: the program's file name.
-    ``text``: the program; ``code``: the program without its header.
+    ``name``: the title. ``what``: what is wrong. ``facts``: its section and the lines of the header, by key. ``file``, ``line``:
+    where its title stands. ``text``: the program.
     """
 
     name: str
     what: str
     facts: Mapping[str, str]
     file: str
+    line: int
     text: str
-    code: str
 
     @property
     def op(self) -> str:
@@ -103,13 +103,20 @@ class Defect:
             yield self.name, self.text
 
 
-def parsed(file: str, text: str) -> Defect:
-    """Read a program: ``file`` is its name, ``text`` its source."""
-    tree = ast.parse(text, file)
-    title, *what, lines = (ast.get_docstring(tree) or "").split("\n\n")
-    facts = {key: value for key, _, value in (line.partition(": ") for line in re.sub(r"\n +", " ", lines).splitlines())}
-    code = "\n".join(text.splitlines()[tree.body[0].end_lineno :]).strip()
-    return Defect(title, " ".join("\n".join(what).split()), facts, file, text, code)
+def parsed(file: str, text: str) -> Iterator[Defect]:
+    """Read the programs of a section: ``file`` is the name of its file, ``text`` the source."""
+    head, *parts = _TITLE.split(text)
+    section = head.partition(".")[0].removeprefix('"""')
+    imports = re.findall(r"^import .+", head, re.MULTILINE)
+    place = head.count("\n") + 1
+    for title, part in zip(parts[::2], parts[1::2]):
+        header, _, body = part.removeprefix('"""').partition('\n"""\n')
+        *what, lines = header.split("\n\n")
+        facts = {key: value for key, _, value in (line.partition(": ") for line in re.sub(r"\n +", " ", lines).splitlines())}
+        needed = "\n".join(line for line in imports if re.search(rf"(?<![.\w]){line.split()[-1]}\.", body))
+        program = f'"""{title}\n\n{header}\n"""\n\n{needed}\n\n{body.rstrip()}\n'
+        yield Defect(title, " ".join("\n".join(what).split()), {"Section": section, **facts}, file, place, program)
+        place += 1 + part.count("\n")
 
 
 @functools.cache
@@ -119,7 +126,7 @@ def defects() -> Mapping[str, Defect]:
 
     package = Path(patches.__file__).parent  # with the programs where it is installed, beside their tests in a checkout
     folder = next(path for path in (package / "defects", package.parent / "tests" / "defects") if path.is_dir())
-    every = [parsed(path.name, path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.py"))]
+    every = [defect for path in sorted(folder.glob("*.py")) for defect in parsed(path.name, path.read_text(encoding="utf-8"))]
     order = [*SECTIONS, MENDED]
     return {defect.name: defect for defect in sorted(every, key=lambda defect: order.index(defect.section))}
 

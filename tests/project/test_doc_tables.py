@@ -57,8 +57,8 @@ def test_families_and_native_ops_are_all_there(pages):
 
 
 def test_every_defect_has_a_line_that_leads_to_its_program(pages):
-    linked = re.findall(r"^\| \[.+?\]\(\.\./tests/defects/(\w+\.py)\)", pages["defects.md"], re.MULTILINE)
-    assert sorted(linked) == sorted(defect.file for defect in defects().values())
+    linked = re.findall(r"^\| \[.+?\]\(\.\./tests/defects/(\w+\.py#L\d+)\)", pages["defects.md"], re.MULTILINE)
+    assert sorted(linked) == sorted(f"{defect.file}#L{defect.line}" for defect in defects().values())
 
 
 def test_every_spelling_has_a_line(pages):
