@@ -25,9 +25,11 @@ def missing(text):
 
 
 def anchors(text):
-    """GitHub's anchors of a page's headings."""
+    """GitHub's anchors of a page's headings, and of a source's lines."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | {
+        f"L{place}" for place, _ in enumerate(text.splitlines(), 1)
+    }
 
 
 @pytest.mark.parametrize("page", MAINTAINERS)
