@@ -146,15 +146,15 @@ def floor(rounds: int) -> list[str]:
     """The step of the small GPT with its tensors looked at and copied, and nothing computed of them."""
     from padiff_shim.recording import fingerprints
 
-    def nothing(memory: Any, room: Any, sizes: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
-        return np.zeros(len(sizes), np.uint64), np.zeros((len(sizes), len(fingerprints.FIGURES)))
+    def nothing(rows: Any, size: int, dtype: str) -> tuple[Any, Any]:
+        return np.zeros(len(rows), np.uint64), np.zeros((len(rows), len(fingerprints.FIGURES)))
 
-    together = fingerprints._together
-    fingerprints._together = nothing  # type: ignore[assignment]
+    of_rows = fingerprints._of_rows
+    fingerprints._of_rows = nothing  # type: ignore[assignment]
     try:
         return row("the same, copied and not computed", gpt(32, 2, 64, (2, 16)), 60, rounds, values="fingerprint")
     finally:
-        fingerprints._together = together
+        fingerprints._of_rows = of_rows
 
 
 COMPARE = """

@@ -54,6 +54,11 @@ def signs() -> Array:
     return (1.0 - 2.0 * (_mixed(np.arange(2 * PERIOD) + 2**40) >> np.uint64(63))).astype(np.float32)
 
 
+@functools.cache
+def _ones() -> Array:
+    return np.ones(2 * PERIOD, np.float32)
+
+
 class Fingerprint(NamedTuple):
     """Of one tensor."""
 
@@ -113,7 +118,7 @@ class StepFingerprints:
     def __init__(self, device: Any = None) -> None:
         self._number = 0  # tensors since the last :meth:`take`
         self._ends: list[int] = []  # of the steps that have ended
-        self._waiting: dict[str, _Waiting] = {}  # by dtype
+        self._waiting: dict[tuple[int, str], _Waiting] = {}  # by size and dtype
         self._ready: list[Computed] = []
         self._device = device  # a :class:`.device_fingerprints.DeviceFingerprints`, for tensors on a GPU
         self._on_device: list[int] = []
@@ -130,12 +135,15 @@ class StepFingerprints:
 
     def add_memory(self, address: int, size: int, dtype: str) -> None:
         """:meth:`add` of at least one element of a dtype of :data:`STORED`; they lie there in C order."""
-        waiting = self._waiting.get(dtype) or self._waiting.setdefault(dtype, _Waiting(dtype))
-        if size * waiting.width > SMALL:
-            memory: Any = (ctypes.c_char * (size * waiting.width)).from_address(address)
-            self.add(np.frombuffer(memory, STORED[dtype]), dtype)
-            return
-        waiting.add(address, size, self._number)
+        waiting = self._waiting.get((size, dtype))
+        if waiting is None:
+            length = size * np.dtype(STORED[dtype]).itemsize
+            if length > SMALL:
+                memory: Any = (ctypes.c_char * length).from_address(address)
+                self.add(np.frombuffer(memory, STORED[dtype]), dtype)
+                return
+            waiting = self._waiting[size, dtype] = _Waiting(size, dtype, length)
+        waiting.add(address, self._number)
         self._number += 1
 
     def add_on_device(self, tensor: Any) -> None:
@@ -147,8 +155,6 @@ class StepFingerprints:
     def end_step(self) -> None:
         """What is added next belongs to the next step."""
         self._ends.append(self._number)
-        for waiting in self._waiting.values():
-            waiting.end_step()
 
     def take(self) -> list[tuple[Array, Array]]:
         """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
@@ -157,66 +163,11 @@ class StepFingerprints:
             self._ready.append((self._on_device, *self._device.take()))
         for places, hashes, rows in itertools.chain(self._ready, *(waiting.take() for waiting in self._waiting.values())):
             bits[places], figures[places] = hashes, rows
+        if len(self._waiting) > _SIZES:  # as where each batch has another length
+            self._waiting.clear()
         spans = itertools.pairwise([0, *self._ends])
         self._number, self._ends, self._ready, self._on_device = 0, [], [], []
         return [(bits[begin:end], figures[begin:end]) for begin, end in spans]
-
-
-class _Waiting:
-    """Small tensors of one dtype, one behind the other in memory, whole blocks each.
-
-    They wait for several steps: code and tables that were used last run in a third of the time.
-    """
-
-    def __init__(self, dtype: str) -> None:
-        self._dtype, self.width = dtype, np.dtype(STORED[dtype]).itemsize
-        self._memory = np.zeros(_MEMORY + _PORTION + SMALL, np.uint8)
-        self._room = np.empty(_PORTION + SMALL, np.uint8)
-        self._address, self._filled = self._memory.ctypes.data, 0
-        self._portions: list[tuple[int, list[int], list[int]]] = []  # computed at once: where they begin, sizes and places
-        self._begin, self._sizes, self._places = 0, list[int](), list[int]()  # of the portion that is filled
-        self._ends_with_step = False  # a portion of this step is full already
-        self._ready: list[Computed] = []
-
-    def add(self, address: int, size: int, place: int) -> None:
-        """Copy the elements that lie there."""
-        filled, length = self._filled, size * self.width
-        ctypes.memmove(self._address + filled, address, length)
-        filled += length
-        if rest := length % _BLOCK:
-            self._memory[filled : filled + _BLOCK - rest] = 0
-            filled += _BLOCK - rest
-        self._filled = filled
-        self._sizes.append(size)
-        self._places.append(place)
-        if filled - self._begin >= _PORTION:
-            self._ends_with_step = True
-            self._end_portion()
-
-    def end_step(self) -> None:
-        """Portions of all steps are alike, so that their layouts are known; steps that are smaller share one."""
-        if self._ends_with_step or self._filled - self._begin >= SMALL:
-            self._ends_with_step = False
-            self._end_portion()
-
-    def _end_portion(self) -> None:
-        if self._sizes:
-            self._portions.append((self._begin, self._sizes, self._places))
-            self._begin, self._sizes, self._places = self._filled, [], []
-            if self._filled >= _MEMORY:
-                self._compute()
-
-    def _compute(self) -> None:
-        for begin, sizes, places in self._portions:
-            self._ready.append((places, *_together(self._memory[begin:], self._room, tuple(sizes), self._dtype)))
-        self._portions, self._begin, self._filled = [], 0, 0
-
-    def take(self) -> list[Computed]:
-        """What is known of all of them, once."""
-        self._end_portion()
-        self._compute()
-        ready, self._ready = self._ready, []
-        return ready
 
 
 Computed = tuple[Sequence[int], Array, Array]  # places of tensors, their hashes and figures
@@ -225,54 +176,58 @@ STORED = {  # names of dtypes -> of the bits in memory
     for name in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 }
 SMALL = 2**16  # bytes up to which tensors are copied and computed together
-_PORTION = 2**18  # bytes that are computed in one pass: as many as a processor's cache holds
-_MEMORY = 2**22  # bytes that wait
-_BLOCK = 64  # bytes whose elements are summed first, by a product with ones
+_MEMORY = 2**19  # bytes that wait, of tensors of one size
+_SIZES = 256  # for which memory is kept
 
 
-class _Layout(NamedTuple):
-    """Tensors one behind the other, each a whole number of blocks long."""
+class _Waiting:
+    """Small tensors of one size and dtype, a row each of whole words, that are computed together.
 
-    starts: Array  # the first element of each
-    weights: Array  # of each word
-    signs: Array  # of each element
-    sizes: Array
+    They wait for several steps: code and tables that were used last run in a third of the time.
+    """
+
+    def __init__(self, size: int, dtype: str, length: int) -> None:
+        self._size, self._dtype, self._length = size, dtype, length
+        width = -(-length // 8) * 8  # zeros behind the elements change no hash
+        self._memory = np.zeros((_MEMORY // width, width), np.uint8)
+        self._width, self._address = width, self._memory.ctypes.data
+        self._places: list[int] = []
+        self._ready: list[Computed] = []
+
+    def add(self, address: int, place: int) -> None:
+        """Copy the elements that lie there."""
+        places = self._places
+        ctypes.memmove(self._address + len(places) * self._width, address, self._length)
+        places.append(place)
+        if len(places) == len(self._memory):
+            self._compute()
+
+    def _compute(self) -> None:
+        rows = self._memory[: len(self._places)]
+        self._ready.append((self._places, *_of_rows(rows, self._size, self._dtype)))
+        self._places = []
+
+    def take(self) -> list[Computed]:
+        """What is known of all of them, once."""
+        if self._places:
+            self._compute()
+        ready, self._ready = self._ready, []
+        return ready
 
 
-@functools.lru_cache(maxsize=64)
-def _layout(sizes: tuple[int, ...], block: int) -> _Layout:
-    padded = [-(-size // block) * block for size in sizes]
-    weighted = np.concatenate([weights()[: size // block * (_BLOCK // 8)] for size in padded])
-    signed = np.concatenate([signs()[:size] for size in padded])
-    return _Layout(np.cumsum([0, *padded[:-1]]), weighted, signed, np.array(sizes))
-
-
-def _together(memory: Array, room: Array, sizes: tuple[int, ...], dtype: str) -> tuple[Array, Array]:
-    """Hashes and figures of tensors of these sizes, a row each. Zeros behind a tensor change neither."""
-    stored = memory.view(STORED[dtype])
-    block = _BLOCK // stored.itemsize
-    layout = _layout(sizes, block)
-    starts, blocks = layout.starts, layout.starts // block
-    content = memory[: 8 * len(layout.weights)]
-    words, mixed = content.view(np.uint64), room[: len(content)].view(np.uint64)
-    np.right_shift(words, _HALF, out=mixed)
-    np.bitwise_xor(mixed, words, out=mixed)
-    np.multiply(mixed, layout.weights, out=mixed)
-    bits = np.add.reduceat(mixed, blocks * (_BLOCK // 8))
-    figures = np.empty((len(starts), len(FIGURES)))
-    values = stored[: len(layout.signs)]
-    if dtype == "float32":
-        products = mixed.view(np.float32)
-    else:
-        values = numbers(values, dtype).astype(np.float64)
-        products = np.empty_like(values)
-    ones = np.ones(block, values.dtype)
+def _of_rows(rows: Array, size: int, dtype: str) -> tuple[Array, Array]:
+    """Hashes and figures of tensors of one size, whose bytes are rows."""
+    words = rows.view(np.uint64)
+    mixed = words >> _HALF
+    mixed ^= words
+    bits = np.einsum("ij,j->i", mixed, weights()[: words.shape[1]])
+    values = rows.view(STORED[dtype])[:, :size]
+    values = values if dtype == "float32" else numbers(values, dtype).astype(np.float64)
+    signed, ones = (factors[:size].astype(values.dtype, copy=False) for factors in (signs(), _ones()))
+    figures = np.empty((len(rows), len(FIGURES)))
     with np.errstate(all="ignore"):
-        np.multiply(values, values, out=products)
-        figures[:, 0] = np.sqrt(np.add.reduceat(products.reshape(-1, block) @ ones, blocks))
-        figures[:, 1] = np.add.reduceat(values.reshape(-1, block) @ ones, blocks) / layout.sizes
-        np.abs(values, out=products)
-        figures[:, 2] = np.maximum.reduceat(products, starts)
-        np.multiply(values, layout.signs, out=products)
-        figures[:, 3] = np.add.reduceat(products.reshape(-1, block) @ ones, blocks)
+        figures[:, 0] = np.sqrt((values[:, None, :] @ values[:, :, None])[:, 0, 0])
+        figures[:, 1] = values @ ones / size
+        figures[:, 2] = np.maximum(values.max(1), -values.min(1))
+        figures[:, 3] = values @ signed
     return bits, figures
