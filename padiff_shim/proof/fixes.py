@@ -322,17 +322,15 @@ def _of_a_library(made: type) -> bool:
 
 
 def _assignment(function: FunctionType, attribute: str, made: type) -> int:
-    """The line that makes the layer which a method sets as ``self.attribute``; 0: none, or one of several.
+    """The line that makes the layer which a method sets as ``self.attribute``, or as that item of a sequence; 0: none.
 
-    It is that of the only call of the class in what is assigned. Where several are, it is the assignment; where none is, because a
-    function makes the layer, the only call of the class in the file.
+    It is that of the only call of the class in what is assigned; where none is, because a function makes the layer, of the only one
+    in the file. Else it is the assignment (``norm_layer(dim)``).
     """
     for value in _values_of(nodes_of_function(function), attribute):
-        calls = _calls(ast.walk(value), function, made)
-        if calls:
-            return (calls[0] if len(calls) == 1 else value).lineno
-        everywhere = _calls(nodes_of(inspect.unwrap(function).__code__.co_filename), function, made)
-        return everywhere[0].lineno if len(everywhere) == 1 else 0
+        file = inspect.unwrap(function).__code__.co_filename
+        calls = _calls(ast.walk(value), function, made) or _calls(nodes_of(file), function, made)
+        return (calls[0] if len(calls) == 1 else value).lineno
     return 0
 
 
@@ -350,8 +348,11 @@ def _calls(nodes: Iterable[ast.AST], function: FunctionType, made: type) -> list
 
 
 def _values_of(nodes: Iterable[ast.AST], attribute: str) -> Iterator[ast.expr]:
-    """What is assigned to ``self.attribute``, of several targets its own part."""
+    """What is assigned to ``self.attribute``, of several targets its own part; or handed over under that name or number."""
     for node in nodes:
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("add_sublayer", "__init__"):
+            named = [other for name, other in zip(node.args, node.args[1:]) if getattr(name, "value", "") == attribute]
+            yield from named or (node.args[int(attribute) :][:1] if attribute.isdigit() else [])
         targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
         for target in targets:
             value = node.value  # type: ignore[attr-defined]
