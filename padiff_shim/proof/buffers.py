@@ -23,12 +23,12 @@ from ..weights.transfer import made_before
 from . import agreement
 from .agreement import Array, RunOutcome
 from .causes import values_differ
-from .expressions import registered
-from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage, merged
+from .findings import Cause, Mistake, ProofVerdict, Stage, merged
 from .held_values import fill, holding, tensors_of
 from .locate import UNIT, with_rounding_of
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
 from .proof import Proof
+from .rules import place_of_buffer
 from .trace import Model, TraceOperand, Value
 
 WITH_BUFFERS = "+buffers"  # behind a word of weights=: buffers that differ are none of the code's
@@ -141,7 +141,7 @@ def _mistakes(
     """One for each buffer, with its line."""
     for pair, expected, actual, *_ in apart:
         operands = [TraceOperand(pair.paddle, Value(tensor), tensor, ()) for tensor in (expected, actual)]
-        original, port = _place(layers[0], pair.torch), _place(layers[1], pair.paddle)
+        original, port = place_of_buffer(layers[0], pair.torch), place_of_buffer(layers[1], pair.paddle)
         mistake = Mistake(
             Cause.BUFFER, values_differ(*operands)[1], original, port, (pair.paddle.rpartition(".")[0],), effect=effect
         )
@@ -150,13 +150,6 @@ def _mistakes(
 
 def _tensor(array: Array) -> torch.Tensor:
     return torch.from_numpy(array.copy())
-
-
-def _place(layers: dict[str, Model], name: str) -> ProgramPlace | None:
-    """The line that registers a buffer; None where no class of the layer's shows it."""
-    path, _, own = name.rpartition(".")
-    site = registered(type(layers[path]), own) if path in layers else None
-    return None if site is None else ProgramPlace.at(site, path, f"register_buffer({own!r})")
 
 
 # ---- A buffer of zeros hides what is done with it: an added bias, a factor, a choice. Zeros behind zeros hide gradients, too.

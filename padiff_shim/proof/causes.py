@@ -708,7 +708,7 @@ class CallDifference:
         write, arguments: what to write at the call of Paddle's API, and the names of its arguments; ``spelled``: that call with
             these arguments as they are.
         rewrite: the change of the port's lines that mends it.
-        attribute: of the port's layer, that holds the other value; "" where none does.
+        attribute: the path of a layer's of the port that holds the other value; "" where none does.
         arranged: a value as the original has it, and as the port has it, if the arrangement differs.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
         alone: with its change alone both agree, so what else differs follows from it.

@@ -255,7 +255,8 @@ def constructor(path: str, layers: dict[str, paddle.nn.Layer], text: str = "") -
         return None
     for made_by in type(layers[owner]).__mro__:
         for function in vars(made_by).values() if not _of_a_library(made_by) else ():
-            if inspect.isfunction(function) and (line := _assignment(function, attribute, type(layer))):
+            alone = path in (attribute, f"{owner}.{attribute}")
+            if inspect.isfunction(function) and (line := _assignment(function, attribute, type(layer), alone=alone)):
                 file = function.__code__.co_filename
                 return Fix(text, file, line, linecache.getline(file, line).strip())
     return None
@@ -321,16 +322,16 @@ def _of_a_library(made: type) -> bool:
     return is_library(getattr(sys.modules.get(made.__module__), "__file__", None) or "")
 
 
-def _assignment(function: FunctionType, attribute: str, made: type) -> int:
-    """The line that makes the layer which a method sets as ``self.attribute``, or as that item of a sequence; 0: none.
+def _assignment(function: FunctionType, attribute: str, made: type, *, alone: bool) -> int:
+    """The line that makes the layer which a method sets as ``self.attribute`` (``alone``), or a layer of that one; 0: none.
 
     It is that of the only call of the class in what is assigned; where none is, because a function makes the layer, of the only one
-    in the file. Else it is the assignment (``norm_layer(dim)``).
+    in the file. Else it is the assignment (``norm_layer(dim)``), if that may make the layer.
     """
     for value in _values_of(nodes_of_function(function), attribute):
-        file = inspect.unwrap(function).__code__.co_filename
-        calls = _calls(ast.walk(value), function, made) or _calls(nodes_of(file), function, made)
-        return (calls[0] if len(calls) == 1 else value).lineno
+        own = _calls(ast.walk(value), function, made)
+        calls = own or _calls(nodes_of(inspect.unwrap(function).__code__.co_filename), function, made)
+        return calls[0].lineno if len(calls) == 1 else value.lineno if own or alone else 0
     return 0
 
 

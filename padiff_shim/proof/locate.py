@@ -381,12 +381,14 @@ class _MistakeSearch:
         if difference is None:
             return None
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
-        training = self._sides[1].model.training
+        of_port = self._sides[1].model.training, weight_names(self._sides[1], self._mapping)
         agreed, whole = _agreeing(matching, self._original, self._port), forward or difference.part == FORWARD
         behind: dict[Patch | Remade | None, Behind] = {}
         helps = functools.cache(functools.partial(self._helps, agreed, behind, forward=whole))
         evidence = Evidence(
-            *(self._original.trace, self._port.trace, matching, self._forced.keys(), training), answering=answering, helps=helps
+            *(self._original.trace, self._port.trace, matching, self._forced.keys(), training, weights),
+            answering=answering,
+            helps=helps,
         )
         diagnosis = replace(diagnosed([difference], evidence)[0], seen=difference)
         change = diagnosis.change()

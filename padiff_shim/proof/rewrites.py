@@ -40,6 +40,7 @@ class Evidence:
         matching: which values of both runs agree, while the search goes on; None when it is over, and the numbers are gone.
         mended: the calls of the port that go on with the original's values.
         training: whether the port trains.
+        weights: names of the port's that are trained, or have a partner and so hold equal values.
         tied: whether a weight is one tensor in one program and several in the other.
         defined: ops that Paddle defines differently from Torch for their operands, by name.
         answering: opens what the port's calls run in, while the search goes on.
@@ -52,6 +53,7 @@ class Evidence:
     matching: Matching | None = None
     mended: Collection[Key] = ()
     training: bool = True
+    weights: Collection[str] = ()
     tied: bool = False
     defined: Mapping[str, Defined] = field(default_factory=dict)
     answering: Callable[[], contextlib.AbstractContextManager[Any]] | None = None

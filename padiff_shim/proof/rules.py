@@ -28,7 +28,7 @@ from .causes import (
     CallDifference,
     advice_on_definition,
     advice_on_missing,
-    comparable,
+    has_name,
     role,
     unlike_attributes,
 )
@@ -57,16 +57,17 @@ from .rewrites import (
     transposed,
     with_other_comparison,
 )
-from .trace import Key, Model, Trace, TraceCall, Value
+from .trace import Key, Model, Trace, TraceCall, TraceOperand, Value
 
 Differences = list[CallDifference]
 
 
 def diagnosed(differences: Sequence[CallDifference], evidence: Evidence) -> Differences:
     """The differences that remain when all rules were applied that the evidence is there for."""
-    remaining = list(differences)
-    for rule in RULES_OF_A_SEARCH if evidence.matching is not None else RULES:
-        remaining = rule(remaining, evidence)
+    remaining, searching = list(differences), evidence.matching is not None
+    for rule in RULES_OF_A_SEARCH if searching else RULES:
+        if not (searching and remaining[-1].attribute):
+            remaining = rule(remaining, evidence)
     return remaining
 
 
@@ -434,24 +435,30 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
 
 
 def held_otherwise(differences: Differences, evidence: Evidence) -> Differences:
-    """Says which attribute of a layer holds the values that are others: the line that makes them is wrong, not their reader's."""
+    """Says which buffer or attribute of a layer holds the other values: the line that makes them is wrong, no reader's."""
     difference = differences[-1]
     original, port, matching = difference.original, difference.port, evidence.matching
     unsaid = difference.cause in (Cause.CONSTANT, Cause.WEIGHT) and not (difference.write or difference.rewrite)
-    if matching is None or original is None or port is None or port.api is None or not unsaid:
+    if matching is None or original is None or port is None or not unsaid:
         return differences
-    pairs = [pair for pair in zip(original.operands, port.operands) if pair[1].value.node is None]
-    wrong = [
-        own.value
-        for other, own in pairs
-        if not (comparable(other, own) and matching.in_order(other.value, other.tensor, own.tensor))
-    ]
-    for value, _, node in tensor_arguments(port.api):
+    wrong = [own.value for own in port.operands if own.value.node is None and _is_wrong(own, original, matching)]
+    for value in wrong:
+        if has_name(value) and not value.label.startswith("input ") and value.label not in evidence.weights:
+            text = with_fields(difference.text, role=value.label, where="")
+            return [*differences[:-1], replace(difference, cause=Cause.BUFFER, text=text, attribute=value.label)]
+    for value, _, node in tensor_arguments(port.api) if port.api is not None else ():
         attribute = ast.unparse(node).removeprefix("self.")
         same = [other for other in wrong if same_numbers(value.sorted, other.sorted)]
         if same and isinstance(node, ast.Attribute) and attribute.isidentifier():
-            return [*differences[:-1], replace(difference, attribute=attribute)]
+            return [*differences[:-1], replace(difference, attribute=f"{port.layer}.{attribute}".removeprefix("."))]
     return differences
+
+
+def _is_wrong(own: TraceOperand, original: TraceCall, matching: Matching) -> bool:
+    """Whether the original has no such value, or reads it in another order; a value that it has elsewhere is another one."""
+    partner = matching.of_second.get(own.value)
+    read = [other.tensor for other in original.operands if other.value is partner]
+    return partner is None or any(not matching.in_order(partner, tensor, own.tensor) for tensor in read)
 
 
 def _calls_of_api(difference: CallDifference, evidence: Evidence) -> list[tuple[ApiCall, list[TraceCall]]]:
@@ -824,9 +831,8 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 # While both runs hold their numbers each difference is looked at at once; in the end all of them are.
 RULES_OF_A_SEARCH = (
-    *(turned_masks, attention_scales, unpacked_otherwise, repeated_otherwise, rearranged_operands),
-    *(operations_in_order, exchanged_arguments, rearrangements, other_expressions, held_otherwise),
-    as_the_original_has_it,
+    *(turned_masks, attention_scales, unpacked_otherwise, held_otherwise, repeated_otherwise, rearranged_operands),
+    *(operations_in_order, exchanged_arguments, rearrangements, other_expressions, as_the_original_has_it),
 )
 RULES = (
     gradients_of_tied_weights,
@@ -883,9 +889,9 @@ def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model])
 def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:
     """The mistake of one difference, with what to write."""
     sites: tuple[CallSite | None, CallSite | None] = difference.sites or (None, None)
-    if difference.attribute and difference.port is not None:
-        sites = sites[0], registered(type(layers.get(difference.port.layer)), difference.attribute)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
+    if difference.attribute:
+        port = place_of_buffer(layers, difference.attribute) or port
     if port is not None and difference.spelled:
         port = replace(port, call=difference.spelled)
     place = port or original
@@ -899,3 +905,10 @@ def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake
         write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
     return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)
+
+
+def place_of_buffer(layers: Mapping[str, Model], name: str) -> ProgramPlace | None:
+    """The line that registers or assigns a buffer; None where no class of the layer's shows it."""
+    path, _, own = name.rpartition(".")
+    site = registered(type(layers[path]), own) if path in layers else None
+    return None if site is None else ProgramPlace.at(site, path, f"register_buffer({own!r})")
