@@ -386,7 +386,7 @@ class _MistakeSearch:
         behind: dict[Patch | Remade | None, Behind] = {}
         helps = functools.cache(functools.partial(self._helps, agreed, behind, forward=whole))
         evidence = Evidence(
-            *(self._original.trace, self._port.trace, matching, self._forced.keys(), training, weights),
+            *(self._original.trace, self._port.trace, matching, self._forced.keys(), *of_port),
             answering=answering,
             helps=helps,
         )
