@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,7 +33,7 @@ from .match import (
     value_taken_for,
     with_bias,
 )
-from .trace import Arranged, Key, Model, TraceCall, TraceOperand, Value
+from .trace import Arranged, Key, Model, TraceCall, TraceOperand, Value, sources
 
 WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
@@ -577,7 +577,7 @@ def reads_another_result(matching: Matching, alone: TraceCall, pairs: Sequence[C
 
 
 def _other_table(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair] | None:
-    """Where a call has no counterpart, the table that it makes or reads, and the other program's of as many numbers.
+    """Where a call has no counterpart, the table that it makes or reads, and the other program's of as many numbers, or a mask.
 
     A table of complex numbers is two, of cosines and of sines.
     """
@@ -590,14 +590,14 @@ def _other_table(matching: Matching, alone: TraceCall, pairs: Sequence[CallPair]
         [side for side in node.operands if _is_constant(side) and side.value not in values]
         for node, values in zip((alone, reader), known if of_original else known[::-1])
     )
-    computed = _of_constants(alone) and not all(has_name(side.value) for side in read)
-    made = [TraceOperand(read[0].name, alone.result, alone.result.tensor, ())] if computed else []
+    of_numbers = not any(map(has_name, sources(alone.result, made=True)))
+    made = [TraceOperand(alone.operands[0].name, alone.result, alone.result.tensor, ())] if of_numbers and alone.operands else []
     for sides in itertools.product([*made, *read], other):
         if all(has_name(side.value) and not side.tensor.is_complex() for side in sides):
             continue  # two weights
-        nearest = min(itertools.product(*map(_halves, sides)), key=lambda halves: _apart(*halves))
-        if math.isfinite(_apart(*nearest)):
-            here, there = nearest[0], nearest[1]._replace(tensor=nearest[1].tensor.reshape(nearest[0].tensor.shape))
+        alike = [two for two in (_in_one_shape(*halves) for halves in itertools.product(*map(_halves, sides))) if two is not None]
+        if alike:
+            here, there = min(alike, key=lambda two: float((two[0].tensor.double() - two[1].tensor.double()).abs().max()))
             words = values_differ(here, there) if of_original else values_differ(there, here)
             return (*words, CallPair(alone, reader) if of_original else CallPair(reader, alone))
     return None
@@ -609,11 +609,16 @@ def _halves(side: TraceOperand) -> list[TraceOperand]:
     return [side._replace(value=Value(tensor, label=side.value.label), tensor=tensor) for tensor in tensors]
 
 
-def _apart(side: TraceOperand, other: TraceOperand) -> float:
-    """How far two tables are apart; infinite of other sizes, or of whole numbers."""
-    numbers = [operand.tensor.flatten() for operand in (side, other)]
-    alike = len(numbers[0]) == len(numbers[1]) > 1 and comparable(side, other) and numbers[0].is_floating_point()
-    return float((numbers[0] - numbers[1]).abs().max()) if alike else math.inf
+def _in_one_shape(side: TraceOperand, other: TraceOperand) -> tuple[TraceOperand, TraceOperand] | None:
+    """Two tables of as many numbers, or two masks that say the same of most places; None of others, or of whole numbers."""
+    if side.tensor.dtype is torch.bool is other.tensor.dtype:
+        meant = _as_meant(side, other, None)
+        with contextlib.suppress(RuntimeError):
+            here, there = torch.broadcast_tensors(meant.tensor, other.tensor)
+            return meant._replace(tensor=here), other._replace(tensor=there)
+    elif side.tensor.numel() > 1 and comparable(side, other) and side.tensor.is_floating_point():
+        return side, other._replace(tensor=other.tensor.reshape(side.tensor.shape))
+    return None
 
 
 def is_counterpart(pair: CallPair, other: CallPair) -> bool:
@@ -774,8 +779,8 @@ def explain(
     mend = mend_for(matching, pairs)
     instead = _in_place_of(matching, aligned, pairs[0]) if cause in (Cause.MISSING, Cause.EXTRA) else None
     if instead is not None:
-        text = tr("{port} in place of {original}", port=instead[1], original=instead[0])
-        cause, pair, mend = Cause.OTHER_OP, CallPair(*instead), (instead[1], [instead[0].result.tensor])
+        (cause, text), pair = difference_of(matching, *instead), CallPair(*instead)
+        mend = (instead[1], [instead[0].result.tensor])
     if cause is Cause.CONSTANT and (ended := _ended(pair)) is not None:
         text = tr("what is computed here has no gradient (a step, a comparison); in the original a gradient goes past it")
         return CallDifference(Cause.GRAPH_ENDS, text, pair.original, ended, mend)
@@ -818,9 +823,15 @@ def _is_moved(matching: Matching, value: Value) -> bool:
 
 
 def _in_place_of(matching: Matching, pairs: Sequence[CallPair], first: CallPair) -> tuple[TraceCall, TraceCall] | None:
-    """Two calls that make other values of the same value; the first difference is one of them, or moves what one of them reads."""
+    """Two calls that make other values of the same value; the first difference is one of them, or moves what one of them reads.
+
+    The port's may be one of the original's kind whose result no call reads: Paddle compares unseen.
+    """
     alone = [[pair[side] for pair in pairs if pair[1 - side] is None] for side in (0, 1)]
-    for original, port in (*itertools.product(*alone), *(pair for pair in pairs if None not in pair)):
+    read = [(call, matching.of_first.get(operand.value)) for call in alone[0] if call for operand in call.operands]
+    readers = [(call, reader) for call, value in read if value for reader in value.readers if kind(reader) == kind(call)]
+    unseen = [(call, reader) for call, reader in readers if not reader.result.readers]
+    for original, port in (*itertools.product(*alone), *(pair for pair in pairs if None not in pair), *unseen):
         if original is None or port is None or original.backward or not len(original.operands) == len(port.operands) == 1:
             continue
         begins = first in (CallPair(original, None), CallPair(None, port))
@@ -952,7 +963,7 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
     assert alone is not None
     otherwise = reads_another_result(matching, alone, pairs) if pair.port is None else None
     moving = itertools.takewhile(lambda other: None in other and (other.original or other.port).moves, pairs)  # type: ignore[union-attr]
-    heads = [alone, *(other.port for other in moving if other.port is not None and pair.port is not None)]
+    heads = dict.fromkeys([alone, *filter(None, (other[pair.original is None] for other in moving))])
     otherwise = (
         next(filter(None, (_other_table(matching, head, pairs) for head in heads)), None) if otherwise is None else otherwise
     )
