@@ -505,9 +505,10 @@ def rounding_noise(generator: torch.Generator) -> Any:
 
 
 def add_noise(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> None:
-    """Moves a tensor's elements by up to ``unit`` of each, but whole numbers.
+    """Moves a tensor's elements by up to ``unit`` of each, but whole numbers, and what fills masked places.
 
-    A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position.
+    A count of tokens is exact, however it is computed: moved, and cut to an integer again, it would be another position. And -1e30
+    stays -1e30, whatever score is added: moved by 1e14, a row that is wholly masked would have other weights.
     """
     if tensor.is_conj() or tensor.is_neg():
         return  # the memory of another
@@ -516,19 +517,20 @@ def add_noise(tensor: torch.Tensor, unit: float, generator: torch.Generator) -> 
     shape = (2 * PIECE,) if large else tensor.shape
     noise = torch.rand(shape, dtype=torch.float64, generator=generator).sub_(0.5).mul_(2.0 * unit).add_(1.0).to(tensor.dtype)
     if not large:
-        _move(tensor, noise)
+        _move(tensor, noise, unit)
         return
     flat = tensor.view(-1)  # piece by piece, within a processor's cache, each by other numbers of the same noise
     begins = range(0, len(flat), PIECE)
     offsets = torch.randint(PIECE, (len(begins),), generator=generator).tolist()
     for begin, offset in zip(begins, offsets):
         piece = flat[begin : begin + PIECE]
-        _move(piece, noise[offset : offset + len(piece)])
+        _move(piece, noise[offset : offset + len(piece)], unit)
 
 
-def _move(tensor: torch.Tensor, noise: torch.Tensor) -> None:
+def _move(tensor: torch.Tensor, noise: torch.Tensor, unit: float) -> None:
     whole = (tensor == tensor.round()) & (tensor.abs() < EXACT)
-    tensor.mul_(noise.masked_fill(whole, 1.0))
+    filled = tensor * unit < -1.0
+    tensor.mul_(noise.masked_fill(whole | filled, 1.0))
 
 
 class Noise(LooksOn):

@@ -33,7 +33,7 @@ from .match import (
     value_taken_for,
     with_bias,
 )
-from .trace import Arranged, Key, Model, TraceCall, TraceOperand, Value, sources
+from .trace import Arranged, Key, TraceCall, TraceOperand, Value, sources
 
 WRITTEN_OTHERWISE = (Cause.MISSING, Cause.EXTRA, Cause.OTHER_OP, Cause.UNKNOWN)  # causes of calls that are not the same
 
@@ -167,22 +167,6 @@ def _differ_as(unlike: Mapping[str, Any], port: TraceCall, call: TraceCall, coun
 
 
 # ---- What to write in a Paddle program, where no argument of a call tells it.
-
-_PADDINGS = {
-    f"{kind}_pad{axes}d": word for kind, word in (("reflection", "reflect"), ("replication", "replicate")) for axes in (1, 2, 3)
-}
-
-
-def advice_on_missing(op: str, layer: Model) -> str:
-    """What to write where one of Torch's operators is missing in a layer of Paddle, in brackets; "" if that is not known.
-
-    >>> import paddle
-    >>> advice_on_missing("reflection_pad2d", paddle.nn.Conv2D(3, 3, 3, padding=1))
-    " (write padding_mode='reflect')"
-    """
-    mode = _PADDINGS.get(op)
-    return tr(" (write padding_mode={mode})", mode=repr(mode)) if mode and hasattr(layer, "_padding_mode") else ""
-
 
 _DEFINITIONS = {
     "embedding": tr("leave padding_idx= out, or keep zeros in that row on both sides"),
@@ -772,15 +756,15 @@ def explain(
     if not original and not port:
         return None
     aligned = align(matching, original[:WINDOW], port[:WINDOW])
-    pairs = _from_the_first(matching, aligned, original, port)
+    pairs = _with_unseen(matching, _from_the_first(matching, aligned, original, port))
     cause, text, pair = _cause(matching, pairs)
     if cause in WRITTEN_OTHERWISE and (laid_otherwise := _laid_otherwise(matching, pairs)) is not None:
         return laid_otherwise
     mend = mend_for(matching, pairs)
     instead = _in_place_of(matching, aligned, pairs[0]) if cause in (Cause.MISSING, Cause.EXTRA) else None
     if instead is not None:
-        (cause, text), pair = difference_of(matching, *instead), CallPair(*instead)
-        mend = (instead[1], [instead[0].result.tensor])
+        text = tr("{port} in place of {original}", port=instead[1], original=instead[0])
+        cause, pair, mend = Cause.OTHER_OP, CallPair(*instead), (instead[1], [instead[0].result.tensor])
     if cause is Cause.CONSTANT and (ended := _ended(pair)) is not None:
         text = tr("what is computed here has no gradient (a step, a comparison); in the original a gradient goes past it")
         return CallDifference(Cause.GRAPH_ENDS, text, pair.original, ended, mend)
@@ -823,15 +807,9 @@ def _is_moved(matching: Matching, value: Value) -> bool:
 
 
 def _in_place_of(matching: Matching, pairs: Sequence[CallPair], first: CallPair) -> tuple[TraceCall, TraceCall] | None:
-    """Two calls that make other values of the same value; the first difference is one of them, or moves what one of them reads.
-
-    The port's may be one of the original's kind whose result no call reads: Paddle compares unseen.
-    """
+    """Two calls that make other values of the same value; the first difference is one of them, or moves what one of them reads."""
     alone = [[pair[side] for pair in pairs if pair[1 - side] is None] for side in (0, 1)]
-    read = [(call, matching.of_first.get(operand.value)) for call in alone[0] if call for operand in call.operands]
-    readers = [(call, reader) for call, value in read if value for reader in value.readers if kind(reader) == kind(call)]
-    unseen = [(call, reader) for call, reader in readers if not reader.result.readers]
-    for original, port in (*itertools.product(*alone), *(pair for pair in pairs if None not in pair), *unseen):
+    for original, port in (*itertools.product(*alone), *(pair for pair in pairs if None not in pair)):
         if original is None or port is None or original.backward or not len(original.operands) == len(port.operands) == 1:
             continue
         begins = first in (CallPair(original, None), CallPair(None, port))
@@ -953,6 +931,17 @@ def _from_the_first(
         if any(depends_on(value, pair.port, lambda source: not matching.is_matched(source)) for value in wrong):  # type: ignore[arg-type]
             return pairs[next(place for place in places[1:] if leads_to(matching, pairs[place], pair)) :]
     return pairs[places[0] :]
+
+
+def _with_unseen(matching: Matching, pairs: list[CallPair]) -> list[CallPair]:
+    """The pairs, the first with the port's call of its kind and operands whose result no call reads: Paddle compares unseen."""
+    call, *rest = pairs
+    if call.original is None or call.port is not None:
+        return pairs
+    read = [matching.of_first.get(operand.value) for operand in call.original.operands]
+    readers = [reader for value in read if value is not None for reader in value.readers if kind(reader) == kind(call.original)]
+    unseen = next((reader for reader in readers if not (reader.result.readers or matching.is_matched(reader.result))), None)
+    return [CallPair(call.original, unseen), *rest]
 
 
 def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, CallPair]:

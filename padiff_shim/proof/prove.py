@@ -528,7 +528,7 @@ def _of_runs(original: TorchSide, port: PaddleSide, mapping: WeightMapping, stag
         *trained_otherwise(original, port, mapping, differing),
         *otherwise,
         *ends,
-        *with_graphs_ended(mistakes(differences_left, port.layers), original, port, mapping, located.parts),
+        *with_graphs_ended(mistakes(differences_left, (original.layers, port.layers)), original, port, mapping, located.parts),
     ]
     plain = differing.shapes or differing.missing or located.unexplained
     at_work, rounded = (

@@ -27,7 +27,6 @@ from .causes import (
     WRITTEN_OTHERWISE,
     CallDifference,
     advice_on_definition,
-    advice_on_missing,
     has_name,
     role,
     unlike_attributes,
@@ -869,12 +868,15 @@ def _key(difference: CallDifference) -> tuple[Any, ...]:
     return (difference.cause, *lines, *names, *attributes)
 
 
-def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model]) -> list[Mistake]:
+LayersOfBoth = tuple[Mapping[str, Model], Mapping[str, Model]]  # the original's and the port's, by their paths
+
+
+def mistakes(differences: Sequence[CallDifference], layers: LayersOfBoth) -> list[Mistake]:
     """One mistake for each line, however many layers run it, and for each setting, however many lines have it.
 
     Args:
         differences: as the rules leave them.
-        layers: the port's, by their paths.
+        layers: of both models.
 
     Returns:
         Those with the largest effect first.
@@ -886,21 +888,28 @@ def mistakes(differences: Sequence[CallDifference], layers: Mapping[str, Model])
     return sorted(once_each, key=lambda mistake: -(mistake.effect or 0.0))  # what was not measured comes last
 
 
-def _mistake(difference: CallDifference, layers: Mapping[str, Model]) -> Mistake:
+def _modes(original: Model | None, port: Model | None) -> tuple[str, str]:
+    """In which way two convolutions pad, which is a call of its own but for zeros."""
+    return getattr(original, "padding_mode", ""), getattr(port, "_padding_mode", "")
+
+
+def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     """The mistake of one difference, with what to write."""
     sites: tuple[CallSite | None, CallSite | None] = difference.sites or (None, None)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
     if difference.attribute:
-        port = place_of_buffer(layers, difference.attribute) or port
+        port = place_of_buffer(layers[1], difference.attribute) or port
     if port is not None and difference.spelled:
         port = replace(port, call=difference.spelled)
     place = port or original
     path = place.layer if place else ""
-    cause, text = difference.cause, difference.text
-    if difference.cause is Cause.MISSING and difference.original is not None:
-        text = joined("", (text, advice_on_missing(difference.original.name, layers.get(path))))
+    cause, text, write = difference.cause, difference.text, difference.write
+    modes = _modes(layers[0].get(original.layer if original else ""), layers[1].get(path))
+    if modes[0] != modes[1] and (cause in WRITTEN_OTHERWISE or {"pad", "mode"} & {*difference.arguments}):
+        cause, write = Cause.ATTRIBUTE, f"padding_mode={modes[0]!r}"
+        text = tr("{name}={own} against {other}", name="padding_mode", own=repr(modes[1]), other=repr(modes[0]))
     patch = None if difference.rewrite is None else difference.rewrite.patch()
-    write = difference.write or (" ".join(patch.after.split()) if patch else "")
+    write = write or (" ".join(patch.after.split()) if patch else "")
     if patch and not write:
         write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None

@@ -310,7 +310,7 @@ WRONG = {
     ),
     "diffusion: bilinear": ('mode="nearest"', 'mode="bilinear"', "interpolate", "another attribute: mode='bilinear'"),
     "stn: border": (', padding_mode="border"', "", "grid_sample", "another attribute: padding_mode='zeros' against 'border'"),
-    "stn: circular": (', padding_mode="circular"', "", "self.conv(image)", "an op is missing"),
+    "stn: circular": (', padding_mode="circular"', "", "self.conv(image)", "padding_mode='zeros' against 'circular'"),
     "stn: blank": ("blank=0", "blank=5", "ctc_loss", "blank=5 against 0"),
 }
 

@@ -427,6 +427,16 @@ MASKS = {
         lambda s: paddle.nn.functional.softmax(s.masked_fill(paddle.to_tensor(ROWS), 0.0), -1),
         "ATTRIBUTE",
     ),
+    "diagonal": (  # Paddle compares unseen
+        lambda s: s.masked_fill(torch.ones(6, 6).triu(1).bool(), -1e9).softmax(-1),
+        lambda s: paddle.nn.functional.softmax(s.masked_fill(paddle.ones([6, 6]).triu(0) == 1, -1e9), -1),
+        "ATTRIBUTE",
+    ),
+    "lower": (
+        lambda s: s.masked_fill(torch.ones(6, 6).triu(1).bool(), -1e9).softmax(-1),
+        lambda s: paddle.nn.functional.softmax(paddle.where(paddle.ones([6, 6]).tril(1) > 0, s, paddle.full_like(s, -1e9)), -1),
+        "CONSTANT",
+    ),
 }
 
 

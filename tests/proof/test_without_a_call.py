@@ -213,6 +213,12 @@ LAYERS = {
         {"padding": 1, "padding_mode": "reflect"},
         "padding_mode='reflect'",
     ),
+    "circular": (
+        ("Conv2D", 4, 3, 3),
+        {"padding": 1},
+        {"padding": 1, "padding_mode": "circular"},
+        "padding_mode='circular'",
+    ),
     "exclusive": (("AvgPool2D", 3, 2, 1), {}, {}, "exclusive=False"),
     "groups": (("GroupNorm", 2, 4), {}, {"num_groups": 4}, "num_groups=4"),
     "dropout": (("Dropout",), {"p": 0.1}, {"p": 0.2}, "p=0.2"),
@@ -579,19 +585,23 @@ def test_an_original_that_does_not_run_in_evaluation():
     assert any("no targets" in note for note in proof.notes)
 
 
+@pytest.mark.parametrize("low", [-1e9, -1e30])
+@pytest.mark.parametrize("filled", ["original", "port"])
 @pytest.mark.parametrize("seen", [False, True])
-def test_a_row_that_is_masked_wholly(seen):
-    """In float32 -1e9 swallows a score that is added to it, in float64 not; a gradient goes back through an addition alone."""
+def test_a_row_that_is_masked_wholly(seen, filled, low):
+    """In float32 such a number swallows a score that is added to it; a gradient goes back through an addition alone."""
     masked, counted = np.zeros((2, 3, 3), bool), np.ones((2, 3, 1), "float32")
     masked[0, 1], counted[0, 1] = True, float(seen)
 
     def original(self, x, m, counted):
         h = self.first(x)
-        return ((h @ h.mT).masked_fill(m, -1e9).softmax(-1) @ h) * counted + torch.tanh(h)
+        scores = (h @ h.mT).masked_fill(m, low) if filled == "original" else h @ h.mT + m * low
+        return (scores.softmax(-1) @ h) * counted + torch.tanh(h)
 
     def port(self, x, m, counted):
         h = self.first(x)
-        scores = paddle.matmul(h, h, transpose_y=True) + m.astype(h.dtype) * -1e9
+        scores = paddle.matmul(h, h, transpose_y=True)
+        scores = scores.masked_fill(m, low) if filled == "port" else scores + m.astype(h.dtype) * low
         return paddle.tanh(h) + paddle.nn.functional.softmax(scores, -1) @ h * counted
 
     proof = prove(*pair(port, original, first=("Linear", 4, 4)), (numbers(2, 3, 4), masked, counted))
