@@ -12,22 +12,22 @@ X = np.random.default_rng(0).standard_normal((2, 8, W)).astype("float32")
 
 
 class _Masked(torch.nn.Module):
-    def __init__(self, kept=True):
+    def __init__(self, persistent=True):
         super().__init__()
         self.fc, self.norm = torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)
-        self.register_buffer("mask", torch.tril(torch.ones(4, 4)), persistent=kept)
-        self.register_buffer("order", torch.tensor([1, 0, 2, 3]), persistent=kept)
+        self.register_buffer("mask", torch.tril(torch.ones(4, 4)), persistent=persistent)
+        self.register_buffer("order", torch.tensor([1, 0, 2, 3]), persistent=persistent)
 
     def forward(self, x):
         return self.norm(self.fc(x))[:, self.order] @ self.mask
 
 
 class _MaskedPort(paddle.nn.Layer):
-    def __init__(self, made, kept=True, order=(1, 0, 2, 3)):
+    def __init__(self, made, persistent=True, order=(1, 0, 2, 3)):
         super().__init__()
         self.fc, self.norm = paddle.nn.Linear(4, 4), paddle.nn.BatchNorm1D(4)
-        self.register_buffer("mask", made(paddle.ones([4, 4])), persistable=kept)  # the line
-        self.register_buffer("order", paddle.to_tensor(order), persistable=kept)  # of whole numbers
+        self.register_buffer("mask", made(paddle.ones([4, 4])), persistable=persistent)  # the line
+        self.register_buffer("order", paddle.to_tensor(order), persistable=persistent)  # of whole numbers
 
     def forward(self, x):
         return paddle.index_select(self.norm(self.fc(x)), self.order, axis=1) @ self.mask
@@ -65,7 +65,7 @@ def test_a_buffer_that_the_port_makes_otherwise_is_a_finding(made, wrong):
 def test_a_buffer_that_no_file_keeps(made, order, words):
     """Nobody copies it, so it is wrong where it is made."""
     x = np.random.default_rng(0).standard_normal((3, 4)).astype("float32")
-    proof = prove(_MaskedPort(made, kept=False, order=order), _Masked(kept=False), x)
+    proof = prove(_MaskedPort(made, persistent=False, order=order), _Masked(persistent=False), x)
     wanted = [("BUFFER", _line(words))] if words else []
     assert [(mistake.cause.name, mistake.paddle.line) for mistake in proof.mistakes] == wanted, str(proof)
     assert not any(mistake.write for mistake in proof.mistakes)
