@@ -434,21 +434,6 @@ class TrainedNorm(Net):
         return self.block(self.norm(x))
 
 
-def test_running_statistics_are_no_origin(tmp_path):
-    body = "return self.block(self.norm(x))"
-    path = tmp_path / "port.py"
-    source = PORT.replace("{body}", f"        {body}\n").replace(
-        "nn.Linear(40, 24)\n", "nn.Linear(40, 24)\n        self.norm = nn.BatchNorm1D(24)\n"
-    )
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location("normed_port", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    answer = padiff_shim.prove(module.Port(), TrainedNorm(), INPUTS, weights="random").bits()
-    assert [origin.name for origin in answer.origins] == ["SiLU by its formula"]
-    assert answer.mended
-
-
 class Masked(Net):
     def forward(self, x):
         y = self.block(x)
@@ -457,14 +442,39 @@ class Masked(Net):
         return torch.matmul(torch.softmax(scores, -1), y)
 
 
-def test_what_moves_signs_of_zeros_alone_is_no_origin(tmp_path):
-    body = (
-        "y = self.block(x)\n"
-        "scores = paddle.matmul(y, y, transpose_y=True) * 24 ** -0.5\n"
-        'scores = scores + paddle.triu(paddle.full([33, 33], -1e9, dtype="float32"), 1)\n'
-        "return paddle.matmul(F.softmax(scores, -1), y)"
-    )
-    answer, behind = ask(tmp_path, body, Masked)
+class Shortcut(Net):
+    def __init__(self):
+        super().__init__()
+        self.wide, self.short = torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.Conv2d(1, 16, 1)
+
+    def forward(self, x):
+        y = self.wide(self.block(x).reshape(3, 1, 11, 24))
+        return self.short(x.reshape(3, 1, 11, 24)) + y
+
+
+@pytest.mark.parametrize(
+    ("layers", "body", "original"),
+    [
+        ("self.norm = nn.BatchNorm1D(24)", "return self.block(self.norm(x))", TrainedNorm),
+        (
+            "",
+            "y = self.block(x)\n"
+            "scores = paddle.matmul(y, y, transpose_y=True) * 24 ** -0.5\n"
+            'scores = scores + paddle.triu(paddle.full([33, 33], -1e9, dtype="float32"), 1)\n'
+            "return paddle.matmul(F.softmax(scores, -1), y)",
+            Masked,
+        ),
+        (
+            "self.wide, self.short = nn.Conv2D(1, 16, 3, padding=1), nn.Conv2D(1, 16, 1)",
+            "y = self.wide(self.block(x).reshape([3, 1, 11, 24]))\nreturn self.short(x.reshape([3, 1, 11, 24])) + y",
+            Shortcut,
+        ),
+    ],
+    ids=["running statistics", "signs of zeros", "equal gradients of two layers"],
+)
+def test_what_is_no_origin(tmp_path, layers, body, original):
+    port = PORT.replace("nn.Linear(40, 24)\n", f"nn.Linear(40, 24)\n        {layers}\n")
+    answer, behind = ask(tmp_path, body, original, port)
     assert [origin.name for origin in answer.origins] == ["SiLU by its formula"]
     assert behind.identical, str(behind)
 
@@ -614,6 +624,7 @@ def test_rows_that_are_taken_in_another_order(tmp_path):
     (answer,) = ask(tmp_path, body, Routed, times=1)
     assert answer.origins
     assert {(origin.cause, origin.differs, origin.paddle.line) for origin in answer.origins} == {(GROUPING, "gradient", 39)}
+    assert all(origin.patch for origin in answer.origins), str(answer)
 
 
 SEVERAL = ONE_PRODUCT.replace(

@@ -1,7 +1,8 @@
-"""The order in which the gradients of a value's readers are added up, and copies of the value by which a port has the original's.
+"""The order in which gradients are added up: those of a value's readers, and those of rows that are taken one by one.
 
 Torch's engine adds the gradients of a value's readers from the last reader to the first. A copy of the value gathers those of its
-own readers before they reach the value: so copies of copies make any order.
+own readers before they reach the value: so copies of copies make any order. A weight's gradient is summed over rows in the order in
+which they are taken, which that of a mask's axes decides.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from ...table.formulation import BACKWARD, Formulation, Spelling
 from ...text import tr
 from ..trace import TraceCall, Value
 from .calls import OpCall
-from .changes import MOVES, AnyChange
+from .changes import MOVES, AnyChange, Change, makers_of
 from .following import CallPlace, call_number
-from .origins import OriginGroup, Partners
+from .origins import OriginGroup, Partners, cause_of
+from .patterns import Candidate
 from .source import text_of
 
 Tree = Value | tuple["Tree", "Tree"]  # of the port's gradients: how the original adds them up
@@ -35,6 +37,39 @@ def order_change(
         number: (value, tuple(f"x.clone()  # {side}" for side in path)) for value, paths in read for number, path in paths.items()
     }
     return AnyChange(formulation, ahead=steps)
+
+
+def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall], places: Sequence[CallPlace]) -> AnyChange | None:
+    """Rows that a mask of two axes chooses, counted along its other axis first; None where an origin sums over no such rows."""
+    summing = [group for groups in times for group in groups if group.sums_other_rows]
+    counts = {_choosing(number, calls) for group in summing for number in group.calls}
+    candidates = [_turned(number, calls, places, cause_of(summing[0])) for number in counts if number is not None]
+    return Change(candidates[0].formulation, 0, 1, tuple(candidates)) if candidates else None
+
+
+def _choosing(number: int, calls: Sequence[OpCall]) -> int | None:
+    """The nearest call that counts the elements of a mask by which a call's rows are taken; None if there is none."""
+    makers, waiting = makers_of(calls), [number]
+    for place in waiting:
+        if calls[place].op == "nonzero":
+            return place
+        read = [value for _, value in calls[place].inputs if value.number in makers]
+        whole = [value for value in read if value.dtype.startswith("int")]
+        waiting += [number for number in dict.fromkeys(makers[value.number] for value in whole or read) if number not in waiting]
+    return None
+
+
+def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], cause: tuple[str, str, str]) -> Candidate:
+    """The elements of a mask counted along its other axis first, with the numbers of the axes as they were."""
+    (_, mask), *_ = calls[number].inputs
+    (counted,) = calls[number].outputs
+    readers = [place for place, call in enumerate(calls) if any(value == counted for _, value in call.inputs)]
+    parts = [place for place in readers if places[place].extent == places[number].extent]
+    text = "paddle.nonzero(x.t(), as_tuple=True)[::-1]" if parts else "paddle.nonzero(x.t()).flip([1])"
+    kind, name, why = cause
+    turned = Formulation(name, kind, "x", (Spelling("", ""), Spelling(text, "")), (), why)
+    results = tuple(value for place in parts or [number] for value in calls[place].outputs)
+    return Candidate(turned, 0, tuple(parts or [number]), {"x": mask}, (), results)
 
 
 def _copies(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> tuple[int, dict[int, str]] | None:
@@ -105,8 +140,7 @@ def _paths(tree: Tree, path: str = "") -> Iterator[tuple[Value, str]]:
 
 def _readers_of(number: int, calls: Sequence[OpCall]) -> Mapping[int, int]:
     """Value -> the call that reads it, of all that a call reads, as it is or moved."""
-    makers = {value.number: place for place, call in enumerate(calls) for value in call.outputs}
-    readers: dict[int, int] = {}
+    makers, readers = makers_of(calls), dict[int, int]()
     waiting = [number]
     while waiting:
         place = waiting.pop()

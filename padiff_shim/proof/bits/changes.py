@@ -90,11 +90,12 @@ class Change(AnyChange):
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
     ) -> Rewrite | None:
         """None also where each of several calls makes several results."""
-        candidate, makers, taken = self.candidates[0], _makers(calls), set() if taken is None else taken
+        candidate, makers, taken = self.candidates[0], makers_of(calls), set() if taken is None else taken
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
         numbers = [makers[value.number] for value in candidate.results]
         first, *others = sorted(set(numbers))
         span, text = places[first].span, self.spelling
+        others = [number for number in others if places[number].extent != places[first].extent]
         if span is None or (others and len(numbers) != 1 + len(others)):
             return None
         used = {*taken, *span.names, *span.code.co_names, *span.code.co_varnames, *span.code.co_freevars, *span.code.co_cellvars}
@@ -127,7 +128,7 @@ def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, update
     ``updates``: the calls are an optimizer's.
     """
     among = [each for each in formulations().values() if updates or each.cause != TRAINING]
-    makers = _makers(calls)
+    makers = makers_of(calls)
     matched = match(calls, among)
     known = {(candidate.formulation.name, candidate.spelling, candidate.results) for candidate in matched}
     again = (
@@ -181,7 +182,7 @@ def layout_candidates(
 
 def _moving(calls: Sequence[OpCall], makers: set[int], readers: set[int]) -> list[int]:
     """The calls that make values, and those that move them until others read them."""
-    makes, known = _makers(calls), set[int]()
+    makes, known = makers_of(calls), set[int]()
     waiting = sorted(readers)
     while waiting:
         for _, value in calls[waiting.pop()].inputs:
@@ -262,7 +263,7 @@ def _unlike(candidate: Candidate, numbers: set[int]) -> tuple[int, int]:
     return len(numbers.difference(candidate.calls)), len(set(candidate.calls) - numbers)
 
 
-def _makers(calls: Sequence[OpCall]) -> dict[int, int]:
+def makers_of(calls: Sequence[OpCall]) -> dict[int, int]:
     """Value -> the number of the call that makes it."""
     return {value.number: number for number, call in enumerate(calls) for value in call.outputs}
 

@@ -57,6 +57,11 @@ class CallPlace:
     layer: str
     span: Span | None
 
+    @property
+    def extent(self) -> tuple[Any, ...]:
+        """File and place of the expression: equal for calls that one of Paddle's functions makes."""
+        return () if self.span is None else self.span[:5]
+
 
 class Followed:
     """What is known of a run of the port: its Paddle calls, where they stand, and which kernels each called.

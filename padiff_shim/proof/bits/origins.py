@@ -153,14 +153,22 @@ class Partners:
             partner = None if wide_value is None else matching.of_second.get(wide_value)
             if wide_value is None or partner is None or not value.tensor.is_floating_point():
                 continue
-            for candidate in by_class.get(partner, ()):
+            for candidate in (*self._beside(value), *by_class.get(partner, ())):
                 if _are_of_one_kind(candidate, value):
-                    tensors = (candidate.tensor, partner.tensor, wide_value.tensor, value.tensor)
+                    tensors = (candidate.tensor, self._wide_of_original[candidate].tensor, wide_value.tensor, value.tensor)
                     laid = arranged(*(tensor.detach() for tensor in tensors))
                     if laid is not None:
                         self.of_port[value], self.wanted[value] = candidate, laid
                         break
         self.of_original = {partner: value for value, partner in reversed(self.of_port.items())}
+
+    def _beside(self, value: Value) -> list[Value]:
+        """What the original's call gives in a value's place that gives the partner of another of its call's results: two layers
+        whose results are added have equal gradients of their biases."""
+        results = [] if value.node is None else value.node.values
+        maker = next((self.of_port[other].node for other in results if other in self.of_port), None)
+        beside = [] if maker is None or len(maker.values) != len(results) else [maker.values[results.index(value)]]
+        return [other for other in beside if other in self._wide_of_original]
 
     def forced(self) -> dict[Key, list[torch.Tensor | None]]:
         """For each call that rounds, what its results shall be."""
