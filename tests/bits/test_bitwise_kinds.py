@@ -623,7 +623,7 @@ def test_rows_that_are_taken_in_another_order(tmp_path):
     )
     (answer,) = ask(tmp_path, body, Routed, times=1)
     assert answer.origins
-    assert {(origin.cause, origin.differs, origin.paddle.line) for origin in answer.origins} == {(GROUPING, "gradient", 39)}
+    assert {(origin.cause, origin.differs, origin.paddle.line) for origin in answer.origins} == {(GROUPING, "gradient", 38)}
     assert all(origin.patch for origin in answer.origins), str(answer)
 
 
