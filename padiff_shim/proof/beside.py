@@ -42,6 +42,8 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
     pairs += [(name, name) for name in common]
     modules = modules_of(port.file), modules_of(original.file)
     for first, second in dict.fromkeys(pairs):
+        if own[first] is other[second]:
+            continue  # both programs call it
         statements = list(_paired(_statements(own[first]), _statements(other[second])))
         both = [list(_parts(a, b, *modules)) for a, b in statements]
         names = _names(pair for parts in both for pair in parts)

@@ -42,7 +42,7 @@ from .agreement import (
     rounding_noise,
 )
 from .arrangements import laid_as
-from .bits.source import in_place
+from .bits.source import functions_of, in_place
 from .causes import (
     BACKWARD,
     FORWARD,
@@ -271,6 +271,7 @@ class _MistakeSearch:
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._idle = set[Key]()  # mended without effect: a change of the port's lines may give it one
         self._refused = set[Patch | Remade]()  # changes that did not help, and are not tried again
+        self._functions = functools.cache(lambda file: functions_of([file]))
         self._attributes: dict[Key, dict[str, Any]] = {}
         self._exchanged: list[Key] = []  # the last of them
         self._differences: list[CallDifference] = []
@@ -443,7 +444,8 @@ class _MistakeSearch:
 
     def _with(self, change: Patch | Remade) -> contextlib.AbstractContextManager[int]:
         if isinstance(change, Patch):
-            return in_place({change.file: change.apply("".join(linecache.getlines(change.file)))})
+            lines = "".join(linecache.getlines(change.file))
+            return in_place({change.file: change.apply(lines)}, self._functions(change.file))
         return remade(self._sides[1].wide_model(), change)
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
