@@ -42,21 +42,9 @@ def order_change(
 def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall], places: Sequence[CallPlace]) -> AnyChange | None:
     """Rows that a mask of two axes chooses, counted along its other axis first; None where an origin sums over no such rows."""
     summing = [group for groups in times for group in groups if group.sums_other_rows]
-    counts = {_choosing(number, calls) for group in summing for number in group.calls}
-    candidates = [_turned(number, calls, places, cause_of(summing[0])) for number in counts if number is not None]
+    counting = {call_number(call) for group in summing for call in group.moved[0] if call.name == "nonzero"} - {None}
+    candidates = [_turned(number, calls, places, cause_of(summing[0])) for number in counting]
     return Change(candidates[0].formulation, 0, 1, tuple(candidates)) if candidates else None
-
-
-def _choosing(number: int, calls: Sequence[OpCall]) -> int | None:
-    """The nearest call that counts the elements of a mask by which a call's rows are taken; None if there is none."""
-    makers, waiting = makers_of(calls), [number]
-    for place in waiting:
-        if calls[place].op == "nonzero":
-            return place
-        read = [value for _, value in calls[place].inputs if value.number in makers]
-        whole = [value for value in read if value.dtype.startswith("int")]
-        waiting += [number for number in dict.fromkeys(makers[value.number] for value in whole or read) if number not in waiting]
-    return None
 
 
 def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], cause: tuple[str, str, str]) -> Candidate:

@@ -344,7 +344,10 @@ def _taking_rows(product: TraceCall) -> list[TraceCall]:
         seen.add(maker)
         numbers = [operand.value.node for operand in maker.operands if not operand.tensor.is_floating_point()]
         if numbers and not maker.backward:
-            return [numbers[0] or maker]
+            taking = numbers[0] or maker
+            while taking.moves and (before := taking.operands[0].value.node) is not None:
+                taking = before
+            return [taking]
         waiting += [operand.value for operand in maker.operands]
     return []
 
