@@ -390,9 +390,9 @@ class _Source:
         if not isinstance(value, ValueId):
             if float(value).is_integer():
                 return shown(value)  # which a counter may be by chance
-            known = [pair for each in (span, *(made for made, _ in _before(span, spans))) for pair in each.numbers.items()]
-            same = (text for text, number in known if number == value)
-            inverse = (f"1 / ({text})" for text, number in known if number and math.isclose(1 / number, value, rel_tol=1e-14))
+            numbers = [pair for each in (span, *(made for made, _ in _before(span, spans))) for pair in each.numbers.items()]
+            same = (text for text, number in numbers if number == value)
+            inverse = (f"1 / ({text})" for text, number in numbers if number and math.isclose(1 / number, value, rel_tol=1e-14))
             return next(itertools.chain(same, inverse), shown(value))  # a name is right in layers of other widths, too
         for text, known in reversed(list(span.variables.items())):
             if known == value:
