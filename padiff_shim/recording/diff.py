@@ -18,7 +18,7 @@ from ..progress import Waiting
 from ..runlog.events import IN_STEP, LOSS, NAMED
 from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
-from .alignment import SUMS, Pair, align
+from .alignment import SUMS, Pair, align, same_elements
 from .call_origins import OriginFinder
 from .call_reasons import momenta, updates_apart
 from .difference import (
@@ -42,7 +42,7 @@ from .reasons import counted, factor_of, reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import WEIGHT, Tensor, is_loss, numbered, parameter_name, scales_loss
+from .tensors import WEIGHT, Tensor, is_loss, is_weight, numbered, parameter_name, scales_loss
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _COMPARED = 3  # steps that tell a skipped one from accumulation
@@ -399,8 +399,9 @@ def _compare(
         else _paired_steps(a.steps(), b.steps(), difference.begins, difference.holes)
     )
     for first, second in difference.settings.along(steps):
-        data = _data(first, weights[0]), _data(second, weights[1])
-        step = StepDifference(a.rank, first.step, (_loss(first), _loss(second)), data=data)
+        step = StepDifference(
+            a.rank, first.step, (_loss(first), _loss(second)), data=(_data(first, weights[0]), _data(second, weights[1]))
+        )
         if ranks is not None:
             ranks.guess(first, second)
         if first.bits and first.bits == second.bits and (first.numbers, second.numbers) in places:
@@ -416,6 +417,7 @@ def _compare(
             rows = [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs]
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners, samples)
+        inputs, rows = _in_any_order(inputs, rows) if difference.fingerprints else (inputs, rows)
         difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
         unknown += [row for row in rows if not _is_known(row)]
         comparable = _backwards(filter(_is_known, _judged(rows, ranks.scaled if ranks is not None and ranks.divided else None)))
@@ -668,6 +670,20 @@ def _judged(rows: list[TensorRow], scaled: set[str] | None) -> list[TensorRow]:
             apart = None if row.apart is None else replace(row.apart, relative=0.0)
             rows[place] = replace(row, apart=apart, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))
     return rows
+
+
+def _in_any_order(*parts: list[TensorRow]) -> Iterator[list[TensorRow]]:
+    """Rows of a step, of layers with the same elements in another order, as fused ones may have them, equal where the layer around
+    them returns the same."""
+    returned = [row for rows in parts for row in rows if row.any.kind == "layer"]
+    same = {row.any.layer for row in returned if not row.differs}
+    layers = {row.any.layer for row in returned if row.differs and row.any.layer.rpartition(".")[0] in same}
+    for rows in parts:
+        for place, row in enumerate(rows):
+            layer = row.any.name.rpartition(".")[0] if is_weight(row.any) else row.any.layer if row.any.kind == "layer" else None
+            if row.differs and row.a and row.b and layer in layers and same_elements([row.a], [row.b]):
+                rows[place] = replace(row, differs=False, joined=tr("the elements in any order"))
+        yield rows
 
 
 def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 # The parts of a fused layer in their order: the words that the name of each may have. Weights of Llama's own code are w1 and w3.
 _PARTS = (
     (("q", "query", "wq"), ("k", "key", "wk"), ("v", "value", "wv")),
+    (("q", "query", "wq"), ("kv",)),
     (("k", "key", "wk"), ("v", "value", "wv")),
     (("gate", "w1", "wg"), ("up", "w3", "wu")),
 )
-_ROWS = 2  # of a layer's result that are compared to learn how its parts lie
-_UNLIKE = 0.1  # relative: beyond, they are others
+_ROWS = 8  # of a layer's result that are compared to learn how its parts lie
+_ALIKE = 1e-3  # relative: the same but for rounding
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,15 @@ class Fusion:
         whole: its own name, the last word of its path.
         parts: their own names, in the order of their rows.
         sizes: of the parts, as proportions.
-        groups: the whole holds so many groups of all its parts, as heads that share a key and a value; on each rank.
+        laid: number of the whole's rows -> which of them are each part's; of other numbers the parts lie behind each other.
         called: the parts' names in the order of the other run's calls, where that is known.
     """
 
     whole: str
     parts: tuple[str, ...]
     sizes: tuple[int, ...]
-    groups: int = 1
     called: tuple[str, ...] = ()
+    laid: Mapping[int, list[Array]] = field(default_factory=dict, compare=False)
 
     def paths(self, path: str) -> list[str]:
         """Of the parts of the layer with this path; none of another layer."""
@@ -63,12 +64,9 @@ class Fusion:
 
     def places(self, size: int) -> list[Array]:
         """Which of so many rows are each part's; none where they cannot be divided so."""
-        unit = sum(self.sizes) * self.groups
-        if size % unit:
-            return []
-        rows = np.arange(size).reshape(self.groups, -1)
-        ends = np.cumsum(self.sizes)[:-1] * (size // unit)
-        return [part.reshape(-1) for part in np.split(rows, ends, axis=1)]
+        if size in self.laid or size % sum(self.sizes):
+            return self.laid.get(size, [])
+        return np.split(np.arange(size), np.cumsum(self.sizes)[:-1] * (size // sum(self.sizes)))
 
 
 @dataclass(eq=False)
@@ -171,22 +169,24 @@ Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
 
 def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> list[Fusion]:
     """The layers of the first run, or of its ranks, that hold several of the second: by the names of these, and by shapes."""
-    separate = _layers(parts, frameworks[1])
-    own = {path.rpartition(".")[2] for path in separate}
+    fused, separate = _layers(wholes, frameworks[0]), _layers(parts, frameworks[1])
+    beside, siblings = (defaultdict[str, list[str]](list) for _ in range(2))
+    for paths, names in ((fused, beside), (separate, siblings)):
+        for path in paths:
+            names[path.rpartition(".")[0]].append(path.rpartition(".")[2])
     fusions: dict[str, Fusion | None] = {}
-    siblings = defaultdict[str, list[str]](list)
-    for path in separate:
-        siblings[path.rpartition(".")[0]].append(path.rpartition(".")[2])
-    for path, shape in _layers(wholes, frameworks[0]).items():
+    for path, shape in fused.items():
         above, _, name = path.rpartition(".")
-        if name in own:
+        if any(name in others for others in siblings.values()):
             continue
+        own = set().union(*(_words(other) for other in beside[above] if other != name))
         fitting = {
             Fusion(name, tuple(names), tuple(size // math.gcd(*sizes) for size in sizes)): None
             for parent, others in siblings.items()
             if _alike(parent, above)
-            for names in _role_sets(others)
-            if (sizes := _sizes(shape, [separate[f"{parent}.{part}".lstrip(".")] for part in names]))
+            for roles, names in _role_sets(others)
+            if own.isdisjoint(itertools.chain(*roles))
+            and (sizes := _sizes(shape, [separate[f"{parent}.{part}".lstrip(".")] for part in names]))
         }
         if len(fitting) > 1 and re.search(r"(?<!q)kv", name.lower()):
             fitting = {fusion: None for fusion in fitting if len(fusion.parts) == 2}
@@ -212,13 +212,17 @@ def _alike(path: str, other: str) -> bool:
     return shorter == 0 or plain[0][-shorter:] == plain[1][-shorter:]
 
 
-def _role_sets(names: Sequence[str]) -> Iterator[list[str]]:
-    """Sibling layers, one for each part of a fused one."""
-    words = {name: set(re.findall(r"[a-z]+\d*", name.lower().replace("_", " "))) for name in names}
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z]+\d*", name.lower().replace("_", " ")))
+
+
+def _role_sets(names: Sequence[str]) -> Iterator[tuple[tuple[tuple[str, ...], ...], list[str]]]:
+    """Sibling layers, one for each part of a fused one, behind the words of these parts."""
+    words = {name: _words(name) for name in names}
     for roles in _PARTS:
         called = [[name for name in names if words[name].intersection(role)] for role in roles]
         if all(len(alone) == 1 for alone in called) and len({alone[0] for alone in called}) == len(roles):
-            yield [alone[0] for alone in called]
+            yield roles, [alone[0] for alone in called]
 
 
 def _sizes(whole: tuple[int, int], parts: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -259,7 +263,8 @@ def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:
         for run in others:
             run.gathers += [fusion for fusion in fusions if fusion not in run.gathers]
         return
-    ways = [arranged(fusion, wholes, [step for step in steps[1] if step is not None], frameworks) for fusion in fusions]
+    others_begun = [step for step in steps[1] if step is not None]
+    ways = [arranged(fusion, wholes, others_begun, frameworks) for fusion in fusions] + list(reordered(wholes, others_begun))
     for run in runs:
         run.fusions += [way for way in ways if way not in run.fusions]
 
@@ -269,23 +274,56 @@ def arranged(fusion: Fusion, wholes: RecordedStep, parts: Sequence[RecordedStep]
     tensors = [tensor for step in parts for tensor in step.tensors]
     own = [tensor.layer.rpartition(".")[2] for tensor in tensors if tensor.kind == "layer"]
     called = tuple(dict.fromkeys(name for name in own if name in fusion.parts))
-    best = fusion = dataclasses.replace(fusion, called=called if len(called) == len(fusion.parts) else ())
-    nearest = _UNLIKE
+    laid: dict[int, list[Array]] = {}
     for whole in wholes.tensors:
         paths = fusion.paths(_path(whole))
         rows = _rows(whole, frameworks[0]) if paths else None
-        if rows is None:
+        if rows is None or rows.shape[1] in laid:
             continue
         peers = [[tensor for tensor in tensors if tensor.kind == whole.kind and _of_part(tensor, path)] for path in paths]
         others = [[known for tensor in side if (known := _rows(tensor, frameworks[1])) is not None] for side in peers]
-        size = np.abs(rows[:_ROWS]).sum() or 1.0
-        for way in _ways(fusion, rows.shape[1]) if all(others) else ():
-            apart = _apart(rows[:_ROWS], way, dict(zip(fusion.parts, others))) / size
-            if apart < nearest * (1 - 1e-6):
-                best, nearest = way, apart
-        if nearest < _UNLIKE:
-            break
-    return best
+        ways = [known for blocks in zip(*others) for known in _matched(rows, blocks, fusion.sizes)]
+        if ways:
+            _, laid[rows.shape[1]] = min(ways, key=lambda way: way[0])
+    return dataclasses.replace(fusion, called=called if len(called) == len(fusion.parts) else (), laid=laid)
+
+
+def reordered(wholes: RecordedStep, parts: Sequence[RecordedStep]) -> Iterator[Fusion]:
+    """Layers of both runs whose outputs lie in another order, as fused ones may, where the layer around them returns the same."""
+    returned = {(tensor.layer, tensor.shape): tensor for step in parts for tensor in step.tensors[::-1] if tensor.kind == "layer"}
+    inside = defaultdict[str, list[Fusion]](list)
+    for tensor in wholes.tensors:
+        other = returned.get((tensor.layer, tensor.shape)) if tensor.kind == "layer" else None
+        rows, others = None if other is None else _rows(tensor, ""), None if other is None else _rows(other, "")
+        if rows is None or others is None:
+            continue
+        if np.linalg.norm(rows - others) <= _ALIKE * np.linalg.norm(others):
+            yield from inside.pop(tensor.layer, [])
+        elif np.linalg.norm(np.sort(rows[0]) - np.sort(others[0])) <= _ALIKE * np.linalg.norm(others[0]):
+            above, _, name = tensor.layer.rpartition(".")
+            ways = [laid for apart, laid in _matched(rows, [others], (1,)) if apart <= _ALIKE]
+            inside[above] += [Fusion(name, (name,), (1,), laid={rows.shape[1]: laid}) for laid in ways]
+
+
+def _matched(rows: Array, parts: Sequence[Array], sizes: Sequence[int]) -> Iterator[tuple[float, list[Array]]]:
+    """How far outputs of a whole are from the nearest ones of the parts, relative, and which of them are each part's.
+
+    A rank may hold a slice of each part, and some of the rows. One part may be unlike: what is left is its.
+    """
+    share, count = rows.shape[1] // sum(sizes), min(len(rows), _ROWS)
+    owners = np.repeat(np.arange(len(parts)), [part.shape[1] for part in parts])
+    for first in range(0, len(parts[0]) - count + 1, len(rows)):
+        outputs = np.concatenate([part[first : first + count] for part in parts], 1)
+        apart = [np.abs(outputs - own[:, None]).sum(0) for own in rows[:count].T]
+        nearest = np.array([distances.argmin() for distances in apart])
+        laid = [np.flatnonzero(owners[nearest] == part) for part in range(len(parts))]
+        laid = [places[np.argsort(nearest[places])] for places in laid]
+        like = [len(places) == len({*nearest[places]}) == size * share for places, size in zip(laid, sizes)]
+        if like.count(False) == 1 < len(parts):
+            others = np.concatenate([places for places, known in zip(laid, like) if known])
+            laid[like.index(False)] = np.setdiff1d(np.arange(rows.shape[1]), others)
+        if all(like) or like.count(False) == 1 < len(parts):
+            yield float(sum(map(np.min, apart)) / (np.abs(rows[:count]).sum() or 1.0)), laid
 
 
 def _path(tensor: Tensor) -> str:
@@ -308,32 +346,3 @@ def _rows(tensor: Tensor, framework: str) -> Array | None:
         return None
     values = values.T if tensor.kind == "parameter" and framework == "torch" else values
     return values.reshape(-1, values.shape[-1]).astype(np.float64)
-
-
-def _ways(fusion: Fusion, size: int) -> Iterator[Fusion]:
-    """The parts behind each other, or in groups; gate and up in either order."""
-    unit = size // sum(fusion.sizes) if not size % sum(fusion.sizes) else 1
-    orders = [(fusion.parts, fusion.sizes)]
-    if len(fusion.parts) == 2:
-        orders.append((fusion.parts[::-1], fusion.sizes[::-1]))
-    for (parts, sizes), groups in itertools.product(orders, [n for n in range(1, unit + 1) if not unit % n]):
-        yield dataclasses.replace(fusion, parts=parts, sizes=sizes, groups=groups)
-
-
-def _apart(rows: Array, way: Fusion, others: Mapping[str, list[Array]]) -> float:
-    """How far rows of the whole are from those of the parts; a rank holds a slice of each, and some of the rows."""
-    total = 0.0
-    for part, places in zip(way.parts, way.places(rows.shape[1])):
-        own = rows[:, places]
-        total += min((_nearest(own, other) for other in others[part]), default=math.inf)
-    return total
-
-
-def _nearest(own: Array, other: Array) -> float:
-    width = own.shape[1]
-    if other.shape[1] % width:
-        return math.inf
-    between = [
-        np.abs(other[None, :, at : at + width] - own[:, None]).sum(axis=2).min(axis=1) for at in range(0, other.shape[1], width)
-    ]
-    return float(min(distance.sum() for distance in between))

@@ -453,7 +453,7 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     if not factors or None in factors:
         return None
     factor = float(np.median([known for known in factors if known is not None]))
-    if any(known is None or abs(known / factor - 1) > _FACTOR for known in factors):
+    if abs(factor - 1) <= _FACTOR or any(known is None or abs(known / factor - 1) > _FACTOR for known in factors):
         return None
     backward = [row.differs for row in difference.compared if row.any.kind == "gradient" and row.any.step == step]
     if kind == CLIPPED:

@@ -150,58 +150,69 @@ def test_one_process(wrong, tmp_path):
             assert (difference.first.any.kind, difference.first.any.name) == ("parameter", name)
 
 
-class Laid(paddle.nn.Layer):
-    """A fused layer whose parts lie behind each other, by heads, or the second first."""
-
-    def __init__(self, name, parts, layout):
-        super().__init__()
-        self.name, self.layout, self.count = name, layout, len(parts)
-        by_head = [part[:, head : head + 4] for head in (0, 4) for part in parts]
-        laid = np.concatenate({"heads": by_head, "reversed": parts[::-1]}.get(layout, parts), 1)
-        self.add_sublayer(name, paddle.nn.Linear(8, laid.shape[1], bias_attr=False))
-        getattr(self, name).weight.set_value(laid)
-
-    def forward(self, x):
-        laid = getattr(self, self.name)(x)
-        if self.layout == "heads":
-            parts = [part.reshape([-1, 8]) for part in laid.reshape([-1, 2, self.count, 4]).unbind(2)]
-        else:
-            parts = laid.split(self.count, -1)[:: -1 if self.layout == "reversed" else 1]
-        return parts[0] * sum(map(paddle.tanh, parts[1:]))
+def add_linear(model, name, values):
+    """A layer without bias, in the framework of the model."""
+    if isinstance(model, paddle.nn.Layer):
+        model.add_sublayer(name, paddle.nn.Linear(*values.shape, bias_attr=False))
+        getattr(model, name).weight.set_value(values)
+    else:
+        model.add_module(name, linear(*values.shape))
+        getattr(model, name).weight.data = torch.from_numpy(values.T.copy())
 
 
-class Apart(torch.nn.Module):
-    def __init__(self, parts):
-        super().__init__()
-        for name, values in parts.items():
-            self.add_module(name, linear(8, 8))
-            getattr(self, name).weight.data = torch.from_numpy(values.T.copy())
+def laid_in(kind):
+    class Laid(kind):
+        """A fused layer whose parts lie behind each other, by heads, or the last first; or, with ``layout=None``, separate ones."""
 
-    def forward(self, x):
-        first, *others = (layer(x) for layer in self.children())
-        return first * sum(map(torch.tanh, others))
+        def __init__(self, name, parts, layout, beside):
+            super().__init__()
+            self.name, self.layout, self.count, self.beside = name, layout, len(parts), [*beside]
+            values = list(parts.values())
+            by_head = [part[:, head : head + 4] for head in (0, 4) for part in values]
+            laid = {"heads": by_head, "reversed": values[::-1]}.get(layout, values)
+            fused = {name: np.concatenate(laid, 1)} if layout else parts
+            for own, matrix in {**fused, **beside}.items():
+                add_linear(self, own, matrix)
+            self.own = list(fused)
+
+        def forward(self, x):
+            laid = [getattr(self, own)(x) for own in self.own]
+            if self.layout == "heads":
+                laid = [part.reshape([-1, 8]) for part in laid[0].reshape([-1, 2, self.count, 4]).unbind(2)]
+            elif self.layout:
+                laid = laid[0].chunk(self.count, -1)[:: -1 if self.layout == "reversed" else 1]
+            return laid[0] * sum(part.tanh() for part in [*laid[1:], *(getattr(self, own)(x) for own in self.beside)])
+
+    return Laid
 
 
-@pytest.mark.parametrize(("whole", "parts", "layout"), [
-    ("qkv", "qkv", "behind"), ("qkv", "qkv", "heads"), ("gate_up", ("gate", "up"), "heads"),
-    ("gate_up", ("gate", "up"), "reversed"),
+PaddleLaid, TorchLaid = laid_in(paddle.nn.Layer), laid_in(torch.nn.Module)
+
+
+# The port's layer and how its parts lie, and how they lie in the original.
+@pytest.mark.parametrize(("whole", "parts", "layout", "original"), [
+    ("qkv", "qkv", "behind", None), ("qkv", "qkv", "heads", None), ("qkv", "qkv", "reversed", None),
+    ("qkv", "qkv", "heads", "behind"), ("gate_up", ("gate", "up"), "heads", None), ("gate_up", ("gate", "up"), "reversed", None),
+    ("gate_up", ("gate", "up"), "behind", "reversed"), ("qkv", ("q", "kv"), "behind", None), ("kv", "kv", "reversed", "heads"),
 ])  # fmt: skip
 @pytest.mark.parametrize("options", [{"values": "fingerprint"}, {"gradients": True, "parameters": True}], ids=["print", "full"])
-def test_layouts(whole, parts, layout, options, tmp_path):
+def test_layouts(whole, parts, layout, original, options, tmp_path):
     rng = np.random.default_rng(0)
     values, x = {f"{part}_proj": rng.standard_normal((8, 8)).astype("float32") for part in parts}, rng.standard_normal((4, 8))
-    original = Apart(values)
-    wrong = [part * np.float32(1 + 0.01 * (place == 1)) for place, part in enumerate(values.values())]
-    ports = {"right": Laid(whole, list(values.values()), layout), "wrong": Laid(whole, wrong, layout)}
-    for name, model in {**ports, "torch": original}.items():
+    beside = {"gate_proj": values["q_proj"] / 4, "up_proj": values["k_proj"] / 4} if parts == "qkv" else {}
+    wrong = {name: part * np.float32(1 + 0.01 * (place == 1)) for place, (name, part) in enumerate(values.items())}
+    models = {"right": PaddleLaid(whole, values, layout, beside), "wrong": PaddleLaid(whole, wrong, layout, beside)}
+    for name, model in {**models, "torch": TorchLaid(whole, values, original, beside)}.items():
         tensor = torch.from_numpy if name == "torch" else paddle.to_tensor
         with record(tmp_path / name, model, **options):
             (model(tensor(x.astype("float32"))) ** 2).mean().backward()
     for pair in (("right", "torch"), ("torch", "right")):
-        assert diff(*(tmp_path / name for name in pair), rtol=1e-5)
+        difference = diff(*(tmp_path / name for name in pair), rtol=1e-5)
+        assert difference, difference.answer
+        assert not difference.unpaired
     for pair in (("wrong", "torch"), ("torch", "wrong")):
         difference = diff(*(tmp_path / name for name in pair), rtol=1e-5)
-        name = f"{whole}.weight" if "values" in options else f"{parts[1]}_proj.weight"
+        name = f"{whole}.weight" if "values" in options or original else f"{parts[1]}_proj.weight"
         assert (difference.origin or difference.first).any.name == name, difference.answer
 
 
