@@ -16,7 +16,7 @@ from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .operands import Arranged, Concatenated, alike, arrangement_of, concatenation_of, masks, to_write
 from .rank_causes import SCALE
-from .shards import JoinedTensor
+from .shards import JoinedTensor, RankTensor
 from .tensors import Array, RecordedOperand, Tensor, multiple
 
 AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
@@ -210,6 +210,41 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
                 brief = tr("a reads {a}, b reads {b}", a=shown(numbers["a"]), b=shown(numbers["b"]))
                 return DifferenceReason(OPERAND, text, numbers, brief)
     return None
+
+
+def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
+    """A call of both runs that reads in one what the other's call reads behind one more call, perhaps of another rank."""
+    a, b = row.a, row.b
+    if a is None or b is None or a.reads is None or b.reads is None or not {*a.names} & {*b.names}:
+        return None
+    reads = [{operand.digest for operand in side.reads.operands} for side in (a, b) if side.reads is not None]
+    before = [other for other in rows if other.any.kind == "op" and other.any.step == row.any.step]
+    lone = [
+        [call for other in before if other.apart is None and (call := getattr(other, side)) and digests(call) & known]
+        for side, known in zip("ab", reads)
+    ]
+    for place, side in enumerate("ab"):
+        made = [
+            other.any for other in before if other.apart is not None and digests(getattr(other, "ba"[place])) & reads[1 - place]
+        ]
+        norms = [call.figures.get("norm", 0.0) for call in made]
+        for call in lone[place] if norms and not lone[1 - place] else ():
+            norm = call.figures.get("norm", 0.0)  # one that only moves its elements leaves it as it is
+            if all(abs(norm - other) > _CLOSE * norm for other in norms):
+                words = {"side": side, "call": call.sentence(brief=True), "other": "ba"[place]}
+                text = tr("{side} calls {call} before it, {other} does not", **words)
+                ranks = call.all_ranks if isinstance(call, RankTensor) else [row.rank]
+                if row.rank not in ranks:
+                    text = tr(
+                        "{text}: rank {rank} receives what rank {sender} has made of it", text=text, rank=row.rank, sender=ranks[0]
+                    )
+                return DifferenceReason(CALLS, text, {"side": side, "call": call.name})
+    return None
+
+
+def digests(tensor: Tensor) -> set[str]:
+    """Those of its bits on each rank."""
+    return {part.digest for line in tensor.parts for part in line} if isinstance(tensor, RankTensor) else {tensor.digest}
 
 
 Made = Arranged | Concatenated | None  # how an operand was made; None where it is not known

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 from collections import Counter
@@ -134,7 +133,7 @@ def diff(
         take_apart([one_run], [other_run])
         take_apart([other_run], [one_run])
         compared.append(_compare(one_run, other_run, difference, tolerances))
-    _in_step(compared, difference)
+    _in_step(compared, difference, sent_stages({rank: next(both[0][rank].steps(), RecordedStep(0)) for rank, _ in chosen}))
     switches = [] if first[0].framework != first[1].framework else list(candidates(*difference.headers, "", first[0].framework))
     difference.settings.conclude()
     difference.reason = reason_of(difference, None, switches)
@@ -173,7 +172,7 @@ def diff_of_ranks(
     if len(a.ranks) == len(b.ranks) == 1:
         difference.micro_batches = a.layout.micro_batches, b.layout.micro_batches
     tolerances = tolerances._replace(crossing=a.framework != b.framework)
-    _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference)
+    _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference, {})
     difference.settings.conclude()
     difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
     holes, difference.holes = difference.holes, []  # behind those of the recordings themselves
@@ -239,19 +238,20 @@ def _lie_alike(both: tuple[dict[int, Recorded], dict[int, Recorded]], *, whole: 
     and of the data in both."""
     if both[0].keys() != both[1].keys() or (len(both[0]) == 1 and not whole):
         return False
-    layouts = []
+    layouts, stages = [], set[int]()
     for run in both:
         begun = {rank: next(recorded.steps(), RecordedStep(0)) for rank, recorded in run.items()}
         split = any(recorded.header.get("split_axes") for recorded in run.values())
         lost = lost_ranks(run[min(run)].header.get("ranks") or 1, run)
-        if len(run) > 1 and (split or lost or not any(sent_stages(begun).values())):
+        if len(run) > 1 and (split or lost):
             return False
+        stages.update(sent_stages(begun).values())  # of one run, where the other does something with what it sends
         made = {tensor.digest for step in begun.values() for tensor in step.tensors}
         for step in begun.values():
             own = [data for data in step.inputs if data.tensor != WEIGHT and data.digest not in made]
             weights = {(parameter_name(weight.name), *sorted(weight.shape)) for weight in step.inputs if weight.tensor == WEIGHT}
             layouts.append((weights, {sample for data in own for sample in data.rows}))
-    return len(both[0]) == 1 or layouts[: len(both[0])] == layouts[len(both[0]) :]
+    return len(both[0]) == 1 or (len(stages) > 1 and layouts[: len(both[0])] == layouts[len(both[0]) :])
 
 
 def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], difference: Difference) -> None:
@@ -316,13 +316,23 @@ def _calls(step: RecordedStep) -> dict[Any, str]:
     return {key: tensor.digest for key, tensor in known}
 
 
-def _in_step(compared: Sequence[Compared], difference: Difference) -> None:
-    """The rows of all ranks by step, then by place in the program, then by rank: the first that differs is the earliest."""
+def _in_step(compared: Sequence[Compared], difference: Difference, stages: Mapping[int, int]) -> None:
+    """The rows of all ranks by step, then by place in the program, then by rank: the first that differs is the earliest.
+
+    ``stages``: rank -> its stage of a pipeline; the forward of a later one reads what an earlier one has made.
+    """
     waiting = {place: entry for place, steps in enumerate(compared) if (entry := next(steps, None)) is not None}
     while waiting:
         number = min(step.step for step, _ in waiting.values())
         here = [place for place, (step, _) in waiting.items() if step.step == number]
-        for _, row in heapq.merge(*(enumerate(waiting[place][1]) for place in here), key=lambda entry: entry[0]):
+        rows: list[tuple[int, int, TensorRow]] = []
+        for process in here:
+            begun, later = False, len(stages) * (len(set(stages.values())) > 1)
+            for place, row in enumerate(waiting[process][1]):
+                forward = row.any.kind in _FORWARD
+                begun = begun or forward
+                rows.append((stages.get(row.rank, 0) if forward else later * begun, place, row))
+        for _, _, row in sorted(rows, key=lambda entry: entry[:2]):
             difference.add(row)
         for place in here:
             difference.steps.append(waiting[place][0])

@@ -284,11 +284,21 @@ class Difference(Presented):
             if row.a is not None:
                 first_by_rank[row.rank] = min(row.a.index, first_by_rank.get(row.rank, row.a.index))
         for row in self.inputs:
-            if row.differs and row.a is not None and row.a.index < first_by_rank.get(row.rank, row.a.index + 1):
-                place = row.a.digest, row.a.step  # else another rank has made and sent it
-                sent = ((other.a.digest, other.a.step) for other in self.rows if other.a is not None and other.rank != row.rank)
-                if row.a.tensor == WEIGHT or not row.a.digest or place not in sent:
-                    return row
+            early = row.differs and row.a is not None and row.a.index < first_by_rank.get(row.rank, row.a.index + 1)
+            if early and (row.any.tensor == WEIGHT or self.sender(row) is None):
+                return row
+        return None
+
+    def sender(self, row: TensorRow) -> TensorRow | None:
+        """The row of another rank that has made in one of the runs what a rank is given there."""
+        for other in self.rows if len({step.rank for step in self.steps}) > 1 else ():
+            pairs = ((other.a, row.a), (other.b, row.b))
+            same = (
+                made and received and made.digest == received.digest != "" and made.step == received.step
+                for made, received in pairs
+            )
+            if other.rank != row.rank and any(same):
+                return other
         return None
 
     def __bool__(self) -> bool:

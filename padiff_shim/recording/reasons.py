@@ -19,10 +19,12 @@ from .call_reasons import (
     CALLS,
     DTYPE,
     OPERAND,
+    digests,
     of_average,
     of_call,
     of_constants,
     of_graph_end,
+    of_lone_call,
     of_multiplied,
     of_statistics,
     other_dtypes,
@@ -33,7 +35,6 @@ from .difference import Difference, DifferenceReason, TensorRow
 from .rank_causes import EXCHANGED, PART, SCALE
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
-from .shards import RankTensor
 from .switches import SwitchDifference
 from .tensors import GRADIENTS, NORM as NORM_NOTE, ROW_KINDS, STATISTICS_OF_BOTH, WEIGHT, Array, is_weight, linear, multiple, wide
 
@@ -213,7 +214,8 @@ def _of_statistics(difference: Difference, first: TensorRow) -> DifferenceReason
 def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, single: bool) -> DifferenceReason | None:
     """The reason for what a call or a layer returns; ``single``: of one process each."""
     same_framework = difference.frameworks[0] == difference.frameworks[1]
-    calls = _of_random(difference, first) or (_of_call(first) if same_framework else None) or _of_numbers(first)
+    calls = _of_random(difference, first) or (_of_call(first) if same_framework else None)
+    calls = calls or of_lone_call(difference.rows, first) or _of_numbers(first)
     calls = calls or (of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first))
     # What one of several ranks reads is a part of it.
     return calls if calls is not None or not single or not same_framework or rounding.incoming else _of_operands(first)
@@ -241,6 +243,10 @@ def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
     before = [row.any.layer or row.any.name for row in rows if row.any.index < first.any.index]
     numbers = {"behind": before[-1] if before else "", "layer": first.any.layer or first.any.name, "step": first.any.step}
     behind, layer = shown(numbers["behind"]) or tr("the model's input"), shown(numbers["layer"])
+    received = (row for row in difference.inputs if (row.rank, row.any.step) == (first.rank, first.any.step) and row.differs)
+    sender = next((row for row in map(difference.sender, received) if row is not None), None)
+    if sender is not None and not before:
+        behind = tr("{layer} of rank {rank}", layer=shown(sender.any.layer or sender.any.name), rank=sender.rank)
     words = {"behind": behind, "layer": layer, "step": first.any.step}
     text = tr("{behind} is the same, {layer} is not: it, or a call between them, computes something else", **words)
     brief = tr("it begins between {behind} and {layer}: record both with --around {step}", **words)
@@ -281,7 +287,7 @@ def _of_later_inputs(difference: Difference, rest: TensorRow) -> DifferenceReaso
     for row in difference.inputs:
         if row.a is None or row.apart is None or (row.rank, row.a.step) != place or row.a.index > rest.a.index:
             continue
-        if row.differs and row.a.tensor != WEIGHT and row.apart.relative > least:
+        if row.differs and row.a.tensor != WEIGHT and row.apart.relative > least and difference.sender(row) is None:
             reason = _of_steps(difference, row) or DifferenceReason(BATCHES, "", {})
             if reason.kind == pages.TABLE:
                 return reason
@@ -394,8 +400,7 @@ def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | N
     drawing = []
     for row in (first, *(row for row in difference.rows if row.apart is None and row.any.step == first.any.step)):
         tensor = row.any
-        digests = {part.digest for line in tensor.parts for part in line} if isinstance(tensor, RankTensor) else {tensor.digest}
-        sides = [side for side in (row.a, row.b) if side is not None and (row is first or read & digests)]
+        sides = [side for side in (row.a, row.b) if side is not None and (row is first or read & digests(tensor))]
         if any((side.reads and side.reads.draws) or "dropout" in side.name.lower() for side in sides):
             drawing.append(tensor)
     if not drawing:

@@ -219,12 +219,19 @@ class Stage(paddle.nn.Layer):
         return x
 
 
-def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, **options):
-    """Two stages that call their layers for all micro-batches before the first backward, played one after the other."""
+def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, scale=1.0, **options):
+    """Two stages that call their layers for all micro-batches before the first backward, played one after the other.
+
+    ``scale``: by which the first multiplies what it sends.
+    """
+
+    def to_send(x):
+        return x if scale == 1 else x * scale
+
     net, sent, back = Stage(weights[:cut], wrong), [], []
     later = Stage(weights[cut:])
     for x in data:
-        sent.append(net(paddle.to_tensor(x)).detach())
+        sent.append(to_send(net(paddle.to_tensor(x))).detach())
         sent[-1].stop_gradient = False
         (later(sent[-1]) ** 2).mean().backward()
         back.append(sent[-1].grad)
@@ -234,7 +241,7 @@ def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, **options):
         optimizer = paddle.optimizer.SGD(0.1, parameters=stage.parameters())
         with padiff_shim.record(folder, stage, **(options or {"gradients": True})):
             if rank == 0:
-                results = [stage(paddle.to_tensor(x)) for x in data]
+                results = [to_send(stage(paddle.to_tensor(x))) for x in data]
                 for result, gradient in zip(results, back):
                     paddle.autograd.backward([result], [gradient])
             else:
@@ -260,6 +267,9 @@ def test_stages_with_micro_batches_pair_each_call_and_find_the_stage(tmp_path, m
     staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True)
     first = padiff_shim.diff(tmp_path / "wrong", tmp_path / "whole", shards="auto", rtol=1e-5).first
     assert (first.rank, first.any.layer) == (0, "layers.0")
+    staged(tmp_path / "scaled", weights, data, monkeypatch, scale=1.01)
+    scaled = padiff_shim.diff(tmp_path / "scaled", tmp_path / "whole", shards="auto", rtol=1e-5)
+    assert (scaled.first.rank, scaled.reason.kind, scaled.reason.numbers["call"]) == (1, "calls", "multiply"), scaled.answer
 
 
 @pytest.mark.parametrize("options", [{"gradients": True, "parameters": True}, {"values": "fingerprint"}])
@@ -272,12 +282,17 @@ def test_pipelines_on_both_sides(options, tmp_path, monkeypatch):
     staged(tmp_path / "other", weights, data, monkeypatch, cut=2, **options)
     staged(tmp_path / "small", weights, data.reshape(4, 2, 4), monkeypatch, **options)
     staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True, **options)
+    staged(tmp_path / "scaled", weights, data, monkeypatch, scale=1.01, **options)
     for shards in (None, "auto"):
         same = padiff_shim.diff(tmp_path / "one", tmp_path / "again", shards=shards)
         assert same, same.answer
         assert not same.not_joined
         wrong = padiff_shim.diff(tmp_path / "wrong", tmp_path / "one", shards=shards)
         assert (wrong.origin, wrong.first.rank, wrong.first.any.layer) == (None, 0, "layers.0"), wrong.answer
+        scaled = padiff_shim.diff(tmp_path / "scaled", tmp_path / "one", shards=shards)
+        first = (1, "layers.0.up") if "values" in options else (0, "")  # of fingerprints what is sent is no layer's result
+        assert (scaled.origin, scaled.first.rank, scaled.first.any.layer) == (None, *first), scaled.answer
+        assert scaled.reason.kind in ("calls", "layer"), scaled.answer
     other = padiff_shim.diff(tmp_path / "other", tmp_path / "one", shards="auto")
     assert other, other.answer
     small = padiff_shim.diff(tmp_path / "small", tmp_path / "one", rtol=1e-5)
