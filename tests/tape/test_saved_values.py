@@ -134,67 +134,6 @@ def test_beside_a_number(program, which):
     assert ours == native if "raises" in (ours, native) else np.allclose(ours, native)
 
 
-READ_RESULTS = ("exp_", "tanh_", "sigmoid_", "sqrt_", "rsqrt_", "reciprocal_")
-
-
-@pytest.mark.compat
-@pytest.mark.parametrize("name", READ_RESULTS)
-def test_the_result_of_an_inplace_op_that_is_written_again(name):
-    def step(*, written):
-        x = paddle.to_tensor([1.0, 2.0, 3.0], stop_gradient=False)
-        result = getattr(x * 1.0, name)()
-        if written:
-            result.add_(paddle.ones([3]))
-        try:
-            result.sum().backward()
-        except RuntimeError:
-            return "raises"
-        return x.grad.tolist()
-
-    refused, slopes = step(written=True), step(written=False)
-    assert refused == "raises", "the gradient would be made of values that are gone"
-    with padiff_shim.reference("torch") as run:
-        assert step(written=True) == refused
-        assert np.allclose(step(written=False), slopes, rtol=1e-4)
-    assert name.strip("_") in run.substituted
-
-
-@pytest.mark.compat
-@pytest.mark.parametrize("name", ["tan_", "cauchy_"])
-def test_an_inplace_op_of_which_only_torchs_backward_reads_the_result(name):
-    def step():
-        paddle.seed(3)
-        x = paddle.to_tensor([0.3, 0.5, 0.2], stop_gradient=False)
-        result = getattr(x * 1.0, name)()
-        result.add_(paddle.ones([3]))
-        (result * 2.0).sum().backward()
-        return x.grad.tolist()
-
-    slopes = step()
-    with padiff_shim.reference("torch") as run:
-        assert np.allclose(step(), slopes)
-    assert "tan" in run.substituted
-
-
-@pytest.mark.compat
-def test_integers_that_want_a_gradient_stay_native():
-    def through_a_cast():
-        x = paddle.to_tensor([1.6, 2.4], stop_gradient=False)
-        y = x.astype("int32") * 0.5
-        y.sum().backward()
-        return y.tolist(), x.grad.tolist()
-
-    def summed():
-        x = paddle.to_tensor([1, 2, 3], stop_gradient=False)
-        return paddle.sum(x, dtype="float32").item()
-
-    for program in (through_a_cast, summed):
-        expected = program()
-        with padiff_shim.reference("torch") as run:
-            assert program() == expected
-        assert run.native
-
-
 @pytest.mark.compat
 @pytest.mark.parametrize("value", [1.5, float("inf"), float("nan"), -200.0])
 @pytest.mark.parametrize(("ours", "theirs"), [
@@ -230,17 +169,6 @@ def test_second_derivatives_that_do_not_exist(function):
         except Exception as error:
             return type(error).__name__
         return second if second is None else second.tolist()
-
-    native = step()
-    with padiff_shim.reference("torch"):
-        assert step() == native
-
-
-def test_no_grad_vars_that_depend_on_the_input():
-    def step():
-        x = paddle.to_tensor([-1.0, 2.0], stop_gradient=False)
-        v = paddle.nn.functional.relu(x)
-        return paddle.grad([(x * v).sum()], [x], no_grad_vars=[v])[0].tolist()
 
     native = step()
     with padiff_shim.reference("torch"):

@@ -145,6 +145,39 @@ t7 = paddle.grad(paddle.tanh(t1 @ t2), t1, grad_outputs=t6, create_graph=True)[0
 t8 = paddle.grad((t7 * t7).sum(), t6)[0]
 """,
     "a PyLayer": "Cube.apply(Cube.apply(t1) @ t2).sum().backward()",
+    "a PyLayer that is walked again": """
+t4 = Cube.apply(t1 * 2.0).sum()
+t5, t6 = (paddle.grad(t4, [t1], retain_graph=True)[0] for _ in range(2))
+t4.backward()
+""",
+    "outputs that come twice": "t4 = t1 * 3.0\nt5 = paddle.grad([t4, t4], [t1])[0]",
+    "no_grad_vars that depend on the input": "t4 = F.relu(t1)\nt5 = paddle.grad([(t1 * t4).sum()], [t1], no_grad_vars=[t4])[0]",
+    "it begins at what was written into": """
+t4 = t1 * 1.5
+t4[:, 0] = t4[:, 0] + 1.0
+t4[:, 1:3] = t4[:, 1:3] * 2.0
+paddle.autograd.backward([t4], [paddle.ones_like(t4)])
+""",
+    "two results of a native call, each by itself": """
+t4, t5 = paddle.linalg.eigh(t1 @ t1.t())
+t4.sum().backward(retain_graph=True)
+t5.sum().backward()
+t6 = paddle.grad(F.elu(t1).sum(), t1, create_graph=True)[0]
+t7 = paddle.grad(t6.sum(), t1)[0]
+""",
+    "a third result that holds no memory": """
+t4, t5, t6 = make([6, 5], 'float32', 4, True), make([4, 5], 'float32', 5, True), make([4, 1], 'float32', 6, True)
+t7 = F.hsigmoid_loss(t4 * 2.0, paddle.to_tensor([0, 1, 2, 3, 4, 0]), 5, t5, t6)
+(t7 * t7).sum().backward()
+""",
+    **{
+        f"a result of {name} that is written again": f"""
+t4 = (t1 * t1 + 1.0).{name}()
+t4.add_(paddle.ones([3, 4], 'float64'))
+(t4 * 2.0).sum().backward()
+"""
+        for name in ("exp_", "tanh_", "sigmoid_", "sqrt_", "rsqrt_", "reciprocal_", "tan_", "cauchy_")
+    },
 }
 
 
@@ -259,6 +292,13 @@ t2.register_hook(watch('before'))
 t2[0].zero_()
 t2.register_hook(watch('behind'))
 (t3 + (t2 * 3.0).sum()).backward()
+""",
+    "into a view, by an op that the table lacks": """
+t1 = make([3, 2], 'float32', 1, True)
+t2 = (t1 * 2.0).transpose([1, 0])
+t2.register_hook(watch('t2'))
+t2.lerp_(paddle.ones([2, 3]), 0.25)
+(t2 * t2).sum().backward()
 """,
     "of what a backward reads, and of a leaf": """
 t1 = make([2], 'float32', 1, True)
@@ -516,6 +556,14 @@ t3 = recompute(lambda x: F.gelu(x @ t2), t1 * 1.5, use_reentrant={reentrant}, pr
 (t3 * t3).sum().backward()
 """
         for reentrant in (True, False)
+    },
+    **{
+        f"recompute, use_reentrant={reentrant}, around its {part}": f"""
+t3 = recompute(lambda x: F.gelu(x @ t2), t1 * 1.5, use_reentrant={reentrant}, preserve_rng_state=False)
+{CLOSE if part == "forward" else OPEN}
+(t3 * t3).sum().backward()
+"""
+        for reentrant, part in ((True, "forward"), (False, "forward"), (True, "backward"))
     },
     "a PyLayer's forward": "t3 = Cube.apply(t1 @ t2)\n---\nF.tanh(t3).sum().backward()",
 }
