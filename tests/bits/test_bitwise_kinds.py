@@ -531,10 +531,14 @@ class Separate(torch.nn.Module):
 
 
 WHOLE = [
-    ("q, k, v = paddle.split(self.qkv_proj(x), [24, 12, 12], axis=-1)", "F.linear(x, w[:, 0:24], b[0:24])", ()),
+    (
+        "q, k, v = paddle.split(self.qkv_proj(x), [24, 12, 12], axis=-1)",
+        "F.linear(x, w.split([24, 12, 12], -1)[0], b.split([24, 12, 12], -1)[0])",
+        (),
+    ),
     (
         "y = self.qkv_proj(x).reshape([33, 2, 24])\nq, k, v = paddle.split(y, [12, 6, 6], axis=-1)",
-        "w.reshape([0, 2, 24])[:, :, 0:12].flatten(1)",
+        "paddle.unflatten(w, -1, [2, 24]).split([12, 6, 6], -1)[0].flatten(-2)",
         [("qkv_proj", split("q_proj", "k_proj", "v_proj", groups=2))],
     ),
 ]

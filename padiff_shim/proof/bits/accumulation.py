@@ -8,18 +8,41 @@ which they are taken, which that of a mask's axes decides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ...table.formulation import BACKWARD, Formulation, Spelling
+from ...table.formulation import Formulation, Spelling
 from ...text import tr
+from ..expressions import Rewrite
 from ..trace import TraceCall, Value
 from .calls import OpCall
 from .changes import MOVES, AnyChange, Change, makers_of
 from .following import CallPlace, call_number
 from .origins import OriginGroup, Partners, cause_of
 from .patterns import Candidate
-from .source import text_of
+from .source import fresh_name, reading_others, text_of
+from .words import DTYPES
 
 Tree = Value | tuple["Tree", "Tree"]  # of the port's gradients: how the original adds them up
+
+
+@dataclass(frozen=True)
+class ReadingChange(AnyChange):
+    """Something made of a value that some calls read in its place.
+
+    Attributes:
+        value: its number. ``lines``: what makes what is read; ``names``: by the number of a call what it reads.
+    """
+
+    value: int
+    lines: Sequence[str]
+    names: Mapping[int, str]
+
+    def patch(
+        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
+    ) -> Rewrite | None:
+        """None also where a call does not name the value."""
+        readers = [(span, name) for number, name in self.names.items() if (span := places[number].span) is not None]
+        return reading_others(self.value, readers, self.lines) if len(readers) == len(self.names) else None
 
 
 def order_change(
@@ -27,16 +50,50 @@ def order_change(
 ) -> AnyChange | None:
     """Copies that make the sums of an origin the original's, for each time; None where its calls are no such sums."""
     copies = [_copies(group, partners, calls) for groups in times for group in groups]
-    if not copies or None in copies:
-        return None
-    why = tr("the gradients of a tensor's readers are added up in another order")
-    read = [pair for pair in copies if pair is not None]
-    text = "\n".join(_lines(*read[0], places))
-    formulation = Formulation("sum of gradients", BACKWARD, "", (Spelling("", ""), Spelling(text, "")), (), str(why))
     steps = {
-        number: (value, tuple(f"x.clone()  # {side}" for side in path)) for value, paths in read for number, path in paths.items()
+        number: (value, tuple(f"x.clone()  # {side}" for side in path))
+        for value, paths in filter(None, copies)
+        for number, path in paths.items()
     }
-    return AnyChange(formulation, ahead=steps)
+    return _reading_change(times[0][0], steps, places) if steps and None not in copies else None
+
+
+def cast_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall], places: Sequence[CallPlace]) -> AnyChange | None:
+    """One cast of a value for several readers, where each has its own: their gradients are added up before they are rounded."""
+    steps = dict[int, tuple[int, tuple[str, ...]]]()
+    for group in (group for groups in times for group in groups):
+        casts = [call for call in group.port if call.name == "_to_copy"]
+        numbers = {number for number in map(call_number, casts) if number is not None}
+        shared = [{value.number for _, value in calls[number].inputs} for number in numbers]
+        values = set[int].intersection(*shared) if len(shared) > 1 else set[int]()
+        if {call.name for call in (*group.port, *group.original)} != {"add", "_to_copy"} or len(values) != 1:
+            return None
+        step = f'x.astype("{DTYPES[casts[0].operands[0].tensor.dtype]}")'
+        steps |= dict.fromkeys(numbers, (values.pop(), (step,)))
+    return _reading_change(times[0][0], steps, places) if steps else None
+
+
+def _reading_change(
+    group: OriginGroup, steps: Mapping[int, tuple[int, tuple[str, ...]]], places: Sequence[CallPlace]
+) -> ReadingChange:
+    """What calls read instead, step by step (see :attr:`AnyChange.ahead`), as lines of the first time."""
+    value = steps[min(steps)][0]
+    readers = {number: made for number, (read, made) in sorted(steps.items()) if read == value}
+    spans = {number: span for number in readers if (span := places[number].span) is not None}
+    text = next((text for span in spans.values() for text, held in span.variables.items() if held.number == value), "x")
+    used = {name for span in spans.values() for name in (*span.code.co_varnames, *span.names)}
+    names, lines = dict[tuple[str, ...], str]({(): text}), list[str]()
+    for made in sorted({held[:end] for held in readers.values() for end in range(1, len(held) + 1)}, key=len):
+        names[made] = fresh_name(f"{text.rpartition('.')[2]}_{len(names)}", used)
+        lines.append(f"{names[made]} = {made[-1].partition('  #')[0].replace('x', names[made[:-1]], 1)}")
+    shown = [*lines]
+    for number, made in readers.items():
+        call = text_of(spans[number]) if number in spans else ""
+        place = tr("in place of {name} in line {line}: {call}", name=text, line=places[number].site.line, call=call)
+        shown.append(f"# {names[made]} {place}")
+    cause, name, why = cause_of(group)
+    formulation = Formulation(name, cause, "", (Spelling("", ""), Spelling("\n".join(shown), "")), (), why)
+    return ReadingChange(formulation, value, lines, {number: names[made] for number, made in readers.items()}, ahead=steps)
 
 
 def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall], places: Sequence[CallPlace]) -> AnyChange | None:
@@ -139,17 +196,3 @@ def _readers_of(number: int, calls: Sequence[OpCall]) -> Mapping[int, int]:
                 if maker is not None and calls[maker].op in MOVES:
                     waiting.append(maker)
     return readers
-
-
-def _lines(value: int, paths: Mapping[int, str], places: Sequence[CallPlace]) -> Iterator[str]:
-    """What to write: the copies of a value, and who reads them."""
-    spans = [places[number].span for number in paths]
-    name = next((text for span in spans if span is not None for text, held in span.variables.items() if held.number == value), "x")
-    copies = {path[:end] for path in paths.values() for end in range(1, len(path) + 1)}
-    for copy in sorted(copies, key=len):
-        yield f"{name}_{copy} = {f'{name}_{copy[:-1]}' if len(copy) > 1 else name}.clone()"
-        readers = [places[number] for number, path in paths.items() if path == copy]
-        for reader in readers:
-            line, call = reader.site.line, "" if reader.span is None else text_of(reader.span)
-            text = tr("in place of {name} in line {line}: {call}", name=name, line=line, call=call)
-            yield f"# {name}_{copy} {text}"

@@ -177,6 +177,10 @@ def _run_as_written(answer: Bitwise, search: OriginSearch, changed: Counts) -> C
             answer.notes.append(
                 tr("change {number} does in memory what its lines do not: it is shown, and not written", number=place + 1)
             )
+    if len(good) == len(answer.patches) and not _reach(least, changed):
+        answer.notes.append(
+            tr("written as lines the changes make fewer bits equal: one runs in layers that the original writes otherwise")
+        )
     return changed
 
 

@@ -36,14 +36,12 @@ class FusedRows(NamedTuple):
     """Rows of a matrix [out, in] that are several weights: in so many groups, each with a block of every weight.
 
     Attributes:
-        groups: the number of groups, of ``rows`` rows each.
-        starts, stops: of each weight's block in a group, in the order of the rows.
+        groups: the number of groups.
+        sizes: of each weight's block in a group, in the order of the rows.
     """
 
     groups: int
-    rows: int
-    starts: tuple[int, ...]
-    stops: tuple[int, ...]
+    sizes: tuple[int, ...]
 
     @classmethod
     def of(cls, pairs: Sequence[Pair]) -> FusedRows | None:
@@ -65,30 +63,29 @@ class FusedRows(NamedTuple):
         parts.sort(key=lambda part: part[2])
         starts, stops = tuple(part[2] for part in parts), tuple(part[3] for part in parts)
         whole = (0, *stops) == (*starts, rows)
-        return cls(groups, rows, starts, stops) if whole and not others and len(parts) > 1 else None
+        sizes = tuple(stop - start for start, stop in zip(starts, stops))
+        return cls(groups, sizes) if whole and not others and len(parts) > 1 else None
 
-    def part(self, name: str, place: int, *, matrix: bool) -> str:
-        """A weight's part of a name, as Paddle's matrix [in, out] or as a bias."""
-        rows = f"{self.starts[place]}:{self.stops[place]}"
-        if self.groups == 1 and self.stops[0] * len(self.stops) == self.rows and not self.rows % len(self.stops):
-            return f"{name}.chunk({len(self.stops)}, -1)[{place}]"  # of any width, since layers of one line may have several
+    def part(self, name: str, place: int) -> str:
+        """A weight's part of a matrix [in, out] or of a bias."""
+        equal = len(set(self.sizes)) == 1  # then of any width, since layers of one line may have several
+        taken = f"chunk({len(self.sizes)}, -1)[{place}]" if equal else f"split({list(self.sizes)}, -1)[{place}]"
         if self.groups == 1:
-            return f"{name}[:, {rows}]" if matrix else f"{name}[{rows}]"
-        groups = f"{name}.reshape([{'0, ' if matrix else ''}{self.groups}, {self.rows}])"
-        return f"{groups}[:, :, {rows}].flatten(1)" if matrix else f"{groups}[:, {rows}].flatten()"
+            return f"{name}.{taken}"
+        return f"paddle.unflatten({name}, -1, [{self.groups}, {sum(self.sizes)}]).{taken}.flatten(-2)"
 
-    def products(self, *, bias: bool) -> Iterator[str]:
+    def products(self, *, bias: bool) -> list[str]:
         """A product for each weight."""
-        for place in range(len(self.starts)):
-            words = ["x", self.part("w", place, matrix=True), *([self.part("b", place, matrix=False)] if bias else ())]
-            yield f"F.linear({', '.join(words)})"
+        names = ("w", "b") if bias else ("w",)
+        parts = [[self.part(name, place) for name in names] for place in range(len(self.sizes))]
+        return [f"F.linear({', '.join(['x', *words])})" for words in parts]
 
     def joined(self, *, bias: bool) -> str:
         """The result of the one product."""
+        products = self.products(bias=bias)
         if self.groups == 1:
-            return f"paddle.concat([{', '.join(self.products(bias=bias))}], -1)"
-        sizes = (stop - start for start, stop in zip(self.starts, self.stops))
-        parts = [f"paddle.unflatten({text}, -1, [{self.groups}, {size}])" for text, size in zip(self.products(bias=bias), sizes)]
+            return f"paddle.concat([{', '.join(products)}], -1)"
+        parts = [f"paddle.unflatten({text}, -1, [{self.groups}, {size}])" for text, size in zip(products, self.sizes)]
         return f"paddle.concat([{', '.join(parts)}], -1).flatten(-2)"
 
 
@@ -159,7 +156,7 @@ def _separate(
     (whole,) = calls[number].outputs
     readers = [other for other, call in enumerate(calls) if any(value == whole for _, value in call.inputs)]
     parts = calls[readers[0]].outputs if len(readers) == 1 and calls[readers[0]].op in _SPLITTING else ()
-    if blocks.groups == 1 and len(parts) == len(blocks.starts):
+    if blocks.groups == 1 and len(parts) == len(blocks.sizes):
         formulation = _formulation(f"[{', '.join(blocks.products(bias=bias))}]", operands)
         yield Candidate(formulation, 0, (number, readers[0]), operands, (), parts)
     yield Candidate(_formulation(blocks.joined(bias=bias), operands), 0, (number,), operands, (), (whole,))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from ...table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROU
 from ...text import tr
 from ..match import Matching, made_of, wrong_calls
 from ..trace import Key, Trace, TraceCall, Value
-from .following import NumberedCapture, call_number
+from .following import NumberedCapture, call_number, plain_layer
 
 Result = tuple[Key, int]  # a call of the port, and the place of its result
 _NARROWED = frozenset({"_to_copy", "copy", "to"})
@@ -29,6 +30,7 @@ _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
 _ADDING = frozenset({"scatter_add", "index_put", "_index_put_impl", "index_add", "embedding_dense_backward", "sum"})
 GRADIENT_OF = "gradient of "  # begins the label of a gradient that an optimizer's step reads
 _NEAR = 1e-6  # of the largest element: two values that belong together are this near in float64
+_NEAR_SUMS = 0.1  # the same of a sum in the models' own dtype, which may have few digits, and of the sum in float64
 _NEAR_ROWS = 1e-4  # the same of two rows in the models' own dtype
 
 
@@ -235,7 +237,10 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
     """For each value of a run in the models' dtype the one of the run in float64 that it is, up to rounding."""
     wide_nodes = {node.key: node for node in wide.nodes}
     classes: dict[Value, Value] = {}
-    keys = {node: key for key, node in keyed.items()}
+    keys, sums = {node: key for key, node in keyed.items()}, defaultdict[str, list[TraceCall]](list)
+    for node in wide.nodes:
+        if node.name == "add" and node.backward:
+            sums[plain_layer(node)].append(node)
     if [value.label for value in narrow.constants] == [value.label for value in wide.constants]:
         classes.update(zip(narrow.constants, wide.constants))
     else:
@@ -251,11 +256,24 @@ def _classes(narrow: Trace, keyed: Mapping[Key, TraceCall], wide: Trace) -> dict
         key = keys.get(node, node.key)
         if key in wide.parted:
             classes[node.result] = wide.parted[key]
+        if node.name == "add" and node.backward:  # gradients may be added up before a cast, or behind it
+            alike = [
+                (apart, other) for other in sums[plain_layer(node)] if (apart := _apart(node.result, other.result)) < _NEAR_SUMS
+            ]
+            twin = min(alike, key=lambda pair: pair[0])[1] if alike else None
         if twin is None or len(twin.values) != len(node.values) or twin.backward is not node.backward:
             continue
         if _gradients_read(node) == _gradients_read(twin):  # clipping may take them in another order in another dtype
             classes.update((value, other) for value, other in zip(node.values, twin.values) if value.count == other.count)
     return classes
+
+
+def _apart(value: Value, wide: Value) -> float:
+    """How far a sum is from another, as a part of the largest element."""
+    if value.count != wide.count or not value.count:
+        return math.inf
+    tensors = [each.tensor.detach().double().reshape(-1) for each in (value, wide)]
+    return float((tensors[0] - tensors[1]).abs().max()) / (float(tensors[1].abs().max()) or 1.0)
 
 
 def _gradients_read(node: TraceCall) -> set[str]:

@@ -25,7 +25,7 @@ from ..held_values import tensors_of
 from ..locate import traced_in_wider, weight_names
 from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
-from .accumulation import order_change, rows_change
+from .accumulation import cast_change, order_change, rows_change
 from .calls import OpCall, ValueId
 from .changes import MOVES, AnyChange, Change, candidates_at, changes, layout_candidates, probed
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
@@ -353,8 +353,12 @@ class OriginSearch:
     def _ordered(self, origin: Origin) -> AnyChange | None:
         """Another order of the sums of gradients that mends an origin."""
         times = [origin.at(numbers) for numbers in origin.times]
-        order = order_change(times, self.partners, self.calls, self.places) or rows_change(times, self.calls, self.places)
-        return order if order is not None and self._left(order, origin) == {} else None
+        orders = (
+            order_change(times, self.partners, self.calls, self.places),
+            rows_change(times, self.calls, self.places),
+            cast_change(times, self.calls, self.places),
+        )
+        return next((order for order in orders if order is not None and self._left(order, origin) == {}), None)
 
     @functools.cached_property
     def _in_layers(self) -> list[Span | None]:

@@ -185,10 +185,10 @@ def patch(
             held = source.held_before(value, span, statement, spans)
             if held is None:
                 return None
-            text = _fresh(f"{held.name}_before" if held.name else name, used)
+            text = fresh_name(f"{held.name}_before" if held.name else name, used)
             edits += held.edits(source, text)
         if times > 1 and not text.isidentifier() and not _is_plain(text):
-            fresh = _fresh(name, used)
+            fresh = fresh_name(name, used)
             before.append(f"{fresh} = {text}")
             text = fresh
         texts[name] = text
@@ -241,6 +241,28 @@ def reading(span: Span, value: ValueId) -> list[Span]:
     return [span._replace(line=at[0], column=at[1], end_line=at[2], end_column=at[3]) for at in places]
 
 
+def reading_others(value: int, readers: Sequence[tuple[Span, str]], lines: Sequence[str]) -> Rewrite | None:
+    """Lines before the first of some expressions, and their names where each reads a value; None where one does not name it."""
+    source, edits = _source(readers[0][0].file), list[Edit]()
+    first = source.at(readers[0][0])
+    statement = None if first is None else source.statement(first)
+    for span, name in readers:
+        expression = source.at(span)
+        parts = [] if expression is None else list(_operands(expression))
+        read = [part for part in parts if (held := span.variables.get(ast.unparse(part))) is not None and held.number == value]
+        if not read or span.file != source.file:
+            return None
+        edits += [Edit(*extent(part), name) for part in read]
+    return None if statement is None else Rewrite(source.file, frozenset([source.line_before(statement, "\n".join(lines)), *edits]))
+
+
+def _operands(expression: ast.expr) -> Iterator[ast.expr]:
+    """What an expression reads itself, without what a part of it reads."""
+    for part in ast.iter_child_nodes(expression):
+        inside = ast.iter_child_nodes(part) if isinstance(part, (ast.keyword, ast.Attribute, ast.List, ast.Tuple)) else ()
+        yield from (each for each in (part, *inside) if isinstance(each, ast.expr))
+
+
 def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
     """A change of a method of a library's layer as lines of the port, which give the layer the changed one before its call.
 
@@ -267,7 +289,7 @@ def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
     method.body = method.body[ast.get_docstring(method) is not None :]
     method.body[:0] = ast.parse(f"from {within.names['__name__']} import {', '.join(imported)}").body if imported else []
     layer = ast.unparse(expression.func).removesuffix(".forward").replace("super()", "self") + within.layer.removeprefix("self")
-    name, method.name = method.name, _fresh(method.name, set(span.code.co_varnames))
+    name, method.name = method.name, fresh_name(method.name, set(span.code.co_varnames))
     lines = f"{ast.unparse(method)}\n{layer}.{name} = {method.name}.__get__({layer})"
     return Rewrite(span.file, frozenset([source.line_before(statement, lines)]))
 
@@ -478,7 +500,7 @@ def _is_plain(text: str) -> bool:
     return all(isinstance(node, _PLAIN) for node in ast.walk(ast.parse(text, mode="eval")))
 
 
-def _fresh(name: str, used: set[str]) -> str:
+def fresh_name(name: str, used: set[str]) -> str:
     fresh = name if name not in used else next(f"{name}{number}" for number in itertools.count(1) if f"{name}{number}" not in used)
     used.add(fresh)
     return fresh
@@ -508,7 +530,7 @@ class PortNames(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> Any:
         """A name."""
         if isinstance(node.ctx, ast.Store) and node.id not in self._aliases:
-            self._texts[node.id] = _fresh(node.id, self._used)
+            self._texts[node.id] = fresh_name(node.id, self._used)
         text = self._texts.get(node.id)
         if text is None:
             return node
