@@ -18,7 +18,7 @@ from .. import fault_injection
 from ..dispatch import call_site, dtypes
 from ..dispatch.dtypes import exchanged_in
 from ..dispatch.entry_point import EntryPoint, Unlisted, gate
-from ..dispatch.frames import PAUSE, Frame, paused, stand, standing
+from ..dispatch.frames import PAUSE, Frame, paused, stand, standing, top
 from ..dispatch.operands import flat, nested
 from ..dispatch.prepare import device_of, prepare
 from ..frameworks.autocast import autocast_off, grad_tracer
@@ -39,7 +39,7 @@ from ..tape.twins import alive
 from ..text import english, logged, many
 from ..torch_versions import set_grad_enabled
 from ..verdicts import NO_KERNEL, STEP, Judgement, Side, Verdict
-from . import compared_call, gradients, updates, writes
+from . import compared_call, gradients, indexed, updates
 from .compared_call import (
     MISSING,
     ComparedCall,
@@ -466,14 +466,27 @@ class Comparison(NativeCalls):
             if self.sampling.accounts:
                 self.sampling.leave(entered)
 
+    def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What is read at an index is compared; of what else moves values there is nothing to compare."""
+        frame = top()
+        if name == "_getitem_dygraph" and frame is not None and not (self.aside or frame.idle or grad_tracer() is None):
+            try:
+                gate(frame, "gather_nd")  # of which it is a form
+                read = indexed.read_of(original, *args)
+                if read is not None:
+                    return self.call(read.door, frame, read.values, read.args, {})
+            except Exception as error:  # left out by the mode's filters, or an index that Paddle refuses
+                let_pass(error)
+        return super().exact(name, original, args, kwargs)
+
     def writes(self, name: str, frame: Frame, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compared where what is written wants a gradient, or counted where that comes to be differentiated."""
         tracer, target = grad_tracer(), args[WRITES[name]] if len(args) > WRITES[name] else None
-        if self.aside or frame.idle or tracer is None or not (tracer._has_grad and writes.values_wanted(args, target)):
+        if self.aside or frame.idle or tracer is None or not (tracer._has_grad and indexed.values_wanted(args, target)):
             return original(*args, **kwargs)
         try:
             gate(frame, "index_put")  # of which each of them is a form
-            write = None if kwargs else writes.write_of(name, original, args)
+            write = None if kwargs else indexed.write_of(name, original, args)
             if write is not None:
                 result = self.call(write.door, frame, write.values, write.args, {})
                 return None if name == "_setitem_dygraph" else result
@@ -483,7 +496,7 @@ class Comparison(NativeCalls):
             let_pass(error)
         result = original(*args, **kwargs)
         if isinstance(target, paddle.Tensor) and not target.stop_gradient:
-            paddle_graph.register_silent_hook(target, self.unjudged_write, writes.op_name(name))
+            paddle_graph.register_silent_hook(target, self.unjudged_write, indexed.op_name(name))
         return result
 
     def unjudged_write(self, name: str, grad: Any) -> None:

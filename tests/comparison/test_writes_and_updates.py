@@ -1,4 +1,4 @@
-"""Under compare what is written into a tensor and what an optimizer does are judged, and stay what they are natively."""
+"""Under compare what is read and written at an index and what an optimizer does are judged, and stay what they are natively."""
 
 import contextlib
 import functools
@@ -74,6 +74,23 @@ def test_what_is_written_is_judged(name):
     assert run.coverage()["unchecked"] == {}
     _, native = written(write, values(4, 5, 6), values(*shape))
     assert all(np.array_equal(*pair) for pair in zip(gradients, native))
+
+
+@pytest.mark.parametrize("lie", [(0, 1, 2), (1, 0, 2)], ids=["contiguous", "strided"])
+@pytest.mark.parametrize("name", [name for name in PARTS if name not in ("slice", "backwards", "new axis")])
+def test_what_is_read_at_an_index_is_judged(name, lie):
+    """A kernel is accused where it does not read of a view what it reads of a contiguous copy."""
+    index, _ = PARTS[name]
+    x = values(*((4, 5, 6)[axis] for axis in lie)).transpose(lie)
+    expected = paddle.to_tensor(x.numpy())[index].numpy()
+    with compare() as run:
+        read = x[index]
+        (read * 2).sum().backward()
+    judged = [call for call in run.calls if call.op == "getitem"]
+    right = np.array_equal(read.numpy(), expected)
+    assert {call.tensor for call in judged} >= ({"out", "grad:x"} if right else {"out"})
+    assert {str(call.side) for call in judged if call.tensor == "out"} == {"none" if right else "paddle"}
+    assert bool(run) == right
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])

@@ -316,6 +316,21 @@ Under the shim: No change: Torch refuses, Paddle's kernel runs, and the process 
 """
 paddle.zeros([2])[0] = 10**400
 
+# %% getitem's gradient behind a slice and None writes outside its memory
+"""For x[:, None, [0, 2]], of which the list is ignored in the forward, the backward writes more elements than the gradient has.
+
+Ops: getitem
+Seen on: Paddle 3.3.1; CPU
+Effect: the process ends within some ten calls, or hangs
+Ends with: SIG*
+Under the shim: Torch's backward. Under compare Paddle's backward runs.
+"""
+signal.alarm(10)
+for _ in range(30):
+    x = paddle.randn([4, 4])
+    x.stop_gradient = False
+    (x[:, None, [0, 2]] * 3).sum().backward()
+
 # %% setitem of a strided view writes outside its memory
 """For x[:, :2][index] = y, with an index in a tensor or a list, the kernel allocates memory for the elements of the view, but
 writes at the view's strides: the process ends, or hangs, sooner or later.

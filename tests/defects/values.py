@@ -135,7 +135,7 @@ np.testing.assert_array_equal(paddle.to_tensor(x)[:, None, [0]].numpy(), x[:, No
 Ops: getitem
 Seen on: Paddle 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: the wrong elements
-Under the shim: Torch's elements, of floats and integers. compare does not see what an index reads.
+Under the shim: Torch's elements, of floats and integers. compare names it, of floats.
 """
 x = np.arange(12).reshape(3, 4)
 result = paddle.to_tensor(x).t()[:, paddle.to_tensor([0, 2, 1])]

@@ -1,6 +1,6 @@
-"""A call that writes values into places of a tensor, as a compared call: its result and the gradients of both.
+"""Reading a tensor at an index, and writing values there, as compared calls: their results and gradients.
 
-Which places an index means is what Paddle's own reading at that index says.
+Which places an index means is what Paddle's own reading of a contiguous tensor at that index says.
 """
 
 from __future__ import annotations
@@ -81,8 +81,12 @@ def _last_of_each(x: torch.Tensor, value: torch.Tensor, places: Places) -> torch
     return torch.where(written, values[last.clamp(min=0)], rows).view(x.shape)
 
 
-class BoundWrite(NamedTuple):
-    """A call that writes, bound to the op: what is redirected, the op's arguments, and those of Paddle's call."""
+def _read(x: torch.Tensor, places: Places) -> torch.Tensor:
+    return x.reshape(-1, *places.trailing)[places.rows]
+
+
+class BoundCall(NamedTuple):
+    """A call that reads or writes, bound to the op: what is redirected, the op's arguments, and those of Paddle's call."""
 
     door: EntryPoint
     values: tuple[Any, ...]
@@ -95,6 +99,26 @@ def _door(name: str) -> EntryPoint:
     op = Op(op_name(name), _write, "x value index", (), tensors=2, exact=True, complex=True, promote="none", oracle=_last_of_each)
     target = f"paddle.{'Tensor' if name == '_setitem_dygraph' else '_C_ops'}.{name}"
     return EntryPoint(op, Entry(target, "x index value", inplace=True), lambda x, value, write: write(x, value))
+
+
+@functools.cache
+def _reading_door(original: Callable[..., Any]) -> EntryPoint:
+    op = Op("getitem", _read, "x index", (), tensors=1, exact=True, complex=True, promote="none")
+    # In Python, as it were: of a view, and beside slices, it is made of several nodes.
+    return EntryPoint(op, Entry("paddle.Tensor._getitem_dygraph", "x index"), lambda x, index: original(x, index), python=True)
+
+
+def _selects(part: Any) -> bool:
+    """Whether a part of an index chooses elements: others make views, or read one slice."""
+    return isinstance(part, list) or (isinstance(part, (np.ndarray, paddle.Tensor)) and part.ndim > 0)
+
+
+def read_of(original: Callable[..., Any], tensor: Any, index: Any) -> BoundCall | None:
+    """A call that reads; None where it makes a view, and of whole numbers, which are compared nowhere."""
+    if tensor.dtype not in FLOATS or not any(map(_selects, index if type(index) is tuple else (index,))) or not tensor.size:
+        return None
+    places = Places(tensor, index)
+    return BoundCall(_reading_door(original), (tensor, places), (tensor, index)) if places.rows.numel() else None
 
 
 def op_name(name: str) -> str:
@@ -110,7 +134,7 @@ def values_wanted(args: Sequence[Any], target: Any) -> bool:
     )
 
 
-def write_of(name: str, original: Callable[..., Any], args: tuple[Any, ...]) -> BoundWrite | None:
+def write_of(name: str, original: Callable[..., Any], args: tuple[Any, ...]) -> BoundCall | None:
     """A call that writes; None where it is not known what it writes where."""
     reader = _READERS.get(name)
     known = None if reader is None else reader(*args)
@@ -128,4 +152,4 @@ def write_of(name: str, original: Callable[..., Any], args: tuple[Any, ...]) -> 
         original(*({id(tensor): x, id(value): values}.get(id(arg), arg) for arg in args))
         return x
 
-    return BoundWrite(_door(name), (tensor, operand, places), (tensor, value, write)) if places.rows.numel() else None
+    return BoundCall(_door(name), (tensor, operand, places), (tensor, value, write)) if places.rows.numel() else None
