@@ -1,4 +1,4 @@
-"""Gradients at ties, kinks and zeros: where native Paddle and the Torch function that people port from agree, so do we."""
+"""Gradients at ties, kinks, zeros and NaN: where native Paddle and the Torch function that people port from agree, so do we."""
 
 import contextlib
 
@@ -8,10 +8,10 @@ import paddle.nn.functional as P
 import pytest
 import torch
 import torch.nn.functional as T
-from helpers import flat
+from helpers import flat, same
 
 import padiff_shim
-from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.frameworks.versions import IS_3, VERSION
 
 pytestmark = pytest.mark.compat
 TABLES = {
@@ -205,3 +205,74 @@ def apart(name, table):
 def test_where_both_frameworks_agree_so_do_we(name):
     differences = {table: apart(name, rows) for table, rows in TABLES.items()}
     assert {table: values for table, values in differences.items() if values is not None} == {}
+
+
+OF_TORCH = (
+    "max",
+    "max of all",
+    "min",
+    "amax along an axis",
+    "amin along axes",
+    "sort",
+    "topk",
+    "kthvalue",
+    "mode",
+    "cummax",
+    "cummin",
+    "abs",
+)
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("name", OF_TORCH)
+def test_equal_elements_have_torchs_gradients(name):
+    paddles, torchs = PAIRS[name]
+    with padiff_shim.reference("torch", strict=True):
+        ours = by_paddle(paddles, TABLES["ties"])
+    assert all(map(same, ours, by_torch(torchs, TABLES["ties"])))
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin", "where", "clip"])
+def test_ties_between_two_tensors_are_as_in_paddle(name):
+    """Nothing is rounded here, so that it is the same on every machine."""
+    if (not IS_3 or VERSION == (3, 0)) and name in ("maximum", "minimum", "clip"):
+        pytest.skip("up to 3.0 Paddle has rules of its own: the second of two equal ones, and at a limit none has the gradient")
+    native = by_paddle(PAIRS[name][0], TABLES["ties"])
+    with padiff_shim.reference("torch", strict=True):
+        ours = by_paddle(PAIRS[name][0], TABLES["ties"])
+    assert all(map(same, ours, native))
+
+
+def middle(x):
+    """Of rows of four: the mean of the two in the middle, or what all share that are equal to both."""
+    below, above = torch.sort(x, 1).values[:, 1:3].unbind(1)
+    equal = torch.where(x == below.detach()[:, None], x, -torch.inf).amax(1)
+    return torch.where(below == above, equal, (below + above) / 2)
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("name", ["median", "nanmedian"])
+def test_a_median_is_the_mean_of_the_middle(name):
+    with padiff_shim.reference("torch", strict=True) as run:
+        ours = by_paddle(PAIRS[f"{name} along an axis"][0], TABLES["ties"])
+    assert run.substituted[name] == run.backward[name] == 1
+    assert all(map(same, ours, by_torch(middle, TABLES["ties"])))
+
+
+@pytest.mark.bitexact
+@pytest.mark.parametrize("values", [[1.0, np.nan, 3.0, 2.0], [np.nan] * 4, [1.0, np.nan, np.nan, np.nan]], ids=str)
+@pytest.mark.parametrize("function", [paddle.median, paddle.nanmedian], ids=["median", "nanmedian"])
+def test_nan_among_the_elements(function, values):
+    x = paddle.to_tensor([values])
+    native = function(x, axis=1)
+    with padiff_shim.reference("torch", strict=True):
+        assert same(function(x, axis=1), native)
+
+
+@pytest.mark.skipif(not IS_3, reason="2.6 passes over NaN")
+def test_the_largest_of_nan_is_nan():
+    x = paddle.to_tensor([[1.0, np.nan, 3.0]])
+    with padiff_shim.reference("torch", strict=True):
+        ours = [paddle.max(x, axis=1), paddle.min(x), paddle.amax(x)]
+    assert all(np.isnan(tensor.numpy()).all() for tensor in ours)

@@ -301,11 +301,7 @@ def functions_of(files: Collection[str]) -> list[FunctionType]:
 
 @contextlib.contextmanager
 def in_place(sources: Mapping[str, str], functions: Sequence[FunctionType] | None = None) -> Iterator[int]:
-    """Within it the functions of some files run as if these held other texts; how many do so with other code.
-
-    Args:
-        sources: file -> its text.
-        functions: those of the files; found if not given.
+    """Within it the functions of some files, found if not given, run as if these held other texts; how many with other code.
 
     Raises:
         SyntaxError: a text is no Python.
