@@ -19,6 +19,7 @@ class Lines(NamedTuple):
     """The lines of a port's forward and of its original's; ``layers``: what both have as ``self.n``.
 
     ``train``: both train; ``both``: gradients are compared, too. ``row``: family, call and arguments in the table of docs/prove.md.
+    ``alone``: it is one finding, and one change mends it.
     """
 
     wrong: str
@@ -27,6 +28,7 @@ class Lines(NamedTuple):
     train: bool = False
     both: bool = False
     row: tuple[str, str, str] = ("", "", "")
+    alone: bool = False
 
 
 _MODULE = """\
@@ -80,6 +82,8 @@ def steps_to_mend(name: str, folder: Path) -> list[str]:
         proof = padiff_shim.prove(port, original, x, phase="both" if row.both else "forward")
         if proof and steps:
             return steps
+        if row.alone and (steps or len(proof.mistakes) != 1):
+            break
         fix = proof.mistakes[0].fix if proof.mistakes else None
         if fix is None or fix.patch is None:
             break
@@ -90,6 +94,7 @@ def steps_to_mend(name: str, folder: Path) -> list[str]:
     raise ValueError(f"{name}: {proof.headline}")
 
 
+_LAYER = "return self.n(q)"
 LINES = {
     "tril mask": Lines(
         "s = q @ k.transpose([0, 2, 1])\nreturn F.softmax(s.masked_fill(paddle.tril(paddle.ones([6, 6])) == 0, -1e9), -1) @ x",
@@ -613,5 +618,497 @@ LINES = {
         "w = paddle.take_along_axis(s + b, i, axis=-1)\nreturn w / w.sum(-1, keepdim=True)",
         "s = torch.sigmoid(q)\ni = torch.topk(s + torch.arange(8) * 0.2, 2, -1)[1]\n"
         "w = s.gather(-1, i)\nreturn w / w.sum(-1, keepdim=True)",
+    ),
+    "LayerNorm eps": Lines(_LAYER, _LAYER, ("paddle.nn.LayerNorm(8, epsilon=1e-3)", "torch.nn.LayerNorm(8)"), alone=True),
+    "BatchNorm1D eps": Lines(_LAYER, _LAYER, ("paddle.nn.BatchNorm1D(6, epsilon=1e-2)", "torch.nn.BatchNorm1d(6)"), alone=True),
+    "GroupNorm groups": Lines(_LAYER, _LAYER, ("paddle.nn.GroupNorm(3, 6)", "torch.nn.GroupNorm(2, 6)"), alone=True),
+    "InstanceNorm2D eps": Lines(
+        "return self.n(q.reshape([1, 2, 6, 8]))",
+        "return self.n(q.reshape([1, 2, 6, 8]))",
+        ("paddle.nn.InstanceNorm2D(2, epsilon=1e-2)", "torch.nn.InstanceNorm2d(2, affine=True)"),
+        alone=True,
+    ),
+    "Conv1D padding": Lines(_LAYER, _LAYER, ("paddle.nn.Conv1D(6, 4, 3)", "torch.nn.Conv1d(6, 4, 3, padding=1)"), alone=True),
+    "Conv1D stride": Lines(_LAYER, _LAYER, ("paddle.nn.Conv1D(6, 4, 3)", "torch.nn.Conv1d(6, 4, 3, stride=2)"), alone=True),
+    "Conv1D dilation2": Lines(
+        _LAYER,
+        _LAYER,
+        ("paddle.nn.Conv1D(6, 4, 3, padding=2, dilation=1)", "torch.nn.Conv1d(6, 4, 3, padding=2, dilation=2)"),
+        alone=True,
+    ),
+    "Conv2D padding": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.Conv2D(2, 4, 3, padding=2)", "torch.nn.Conv2d(2, 4, 3, padding=1)"),
+        alone=True,
+    ),
+    "Conv2D padding_mode": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.Conv2D(2, 4, 3, padding=1)", "torch.nn.Conv2d(2, 4, 3, padding=1, padding_mode='reflect')"),
+        alone=True,
+    ),
+    "Conv2D stride": Lines(
+        "return self.n(q.unsqueeze(0)).mean([2, 3])",
+        "return self.n(q.unsqueeze(0)).mean([2, 3])",
+        ("paddle.nn.Conv2D(2, 4, 3, padding=1, stride=1)", "torch.nn.Conv2d(2, 4, 3, padding=1, stride=2)"),
+        alone=True,
+    ),
+    "Conv1DTranspose output_padding": Lines(
+        _LAYER,
+        _LAYER,
+        (
+            "paddle.nn.Conv1DTranspose(6, 4, 3, stride=2, padding=1)",
+            "torch.nn.ConvTranspose1d(6, 4, 3, stride=2, padding=1, output_padding=1)",
+        ),
+        alone=True,
+    ),
+    "Conv2DTranspose padding": Lines(
+        "return self.n(q.unsqueeze(0))[..., :9, :9]",
+        "return self.n(q.unsqueeze(0))[..., :9, :9]",
+        ("paddle.nn.Conv2DTranspose(2, 4, 3, stride=2, padding=0)", "torch.nn.ConvTranspose2d(2, 4, 3, stride=2, padding=1)"),
+        alone=True,
+    ),
+    "MaxPool1D stride": Lines(_LAYER, _LAYER, ("paddle.nn.MaxPool1D(2, stride=1)", "torch.nn.MaxPool1d(2, stride=2)"), alone=True),
+    "MaxPool2D padding": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.MaxPool2D(3, stride=2, padding=0)", "torch.nn.MaxPool2d(3, stride=2, padding=1)"),
+        alone=True,
+    ),
+    "MaxPool2D ceil": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.MaxPool2D(3, stride=2)", "torch.nn.MaxPool2d(3, stride=2, ceil_mode=True)"),
+        alone=True,
+    ),
+    "AvgPool2D exclusive": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.AvgPool2D(3, stride=2, padding=1)", "torch.nn.AvgPool2d(3, stride=2, padding=1)"),
+        alone=True,
+    ),
+    "AdaptiveAvgPool2D size": Lines(
+        "return self.n(q.unsqueeze(0)).mean([2, 3])",
+        "return self.n(q.unsqueeze(0)).mean([2, 3])",
+        ("paddle.nn.AdaptiveAvgPool2D(3)", "torch.nn.AdaptiveAvgPool2d(2)"),
+        alone=True,
+    ),
+    "AdaptiveMaxPool1D size": Lines(
+        _LAYER, _LAYER, ("paddle.nn.AdaptiveMaxPool1D(3)", "torch.nn.AdaptiveMaxPool1d(2)"), alone=True
+    ),
+    "Softmax axis": Lines(_LAYER, _LAYER, ("paddle.nn.Softmax()", "torch.nn.Softmax(dim=1)"), alone=True),
+    "LogSoftmax axis": Lines(_LAYER, _LAYER, ("paddle.nn.LogSoftmax(axis=2)", "torch.nn.LogSoftmax(dim=1)"), alone=True),
+    "GELU approximate": Lines(_LAYER, _LAYER, ("paddle.nn.GELU()", "torch.nn.GELU(approximate='tanh')"), alone=True),
+    "LeakyReLU slope": Lines(_LAYER, _LAYER, ("paddle.nn.LeakyReLU()", "torch.nn.LeakyReLU(0.2)"), alone=True),
+    "ELU alpha": Lines(_LAYER, _LAYER, ("paddle.nn.ELU()", "torch.nn.ELU(0.5)"), alone=True),
+    "Softplus beta": Lines(_LAYER, _LAYER, ("paddle.nn.Softplus()", "torch.nn.Softplus(2.0)"), alone=True),
+    "Hardtanh max": Lines(_LAYER, _LAYER, ("paddle.nn.Hardtanh(-0.2, 0.1)", "torch.nn.Hardtanh(-0.2, 0.2)"), alone=True),
+    "Upsample mode": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.Upsample(scale_factor=2, mode='bilinear')", "torch.nn.Upsample(scale_factor=2, mode='nearest')"),
+        alone=True,
+    ),
+    "Upsample align": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        (
+            "paddle.nn.Upsample(scale_factor=2, mode='bilinear', align_corners=False)",
+            "torch.nn.Upsample(scale_factor=2, mode='bilinear', align_corners=True)",
+        ),
+        alone=True,
+    ),
+    "Pad2D mode": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.Pad2D(1, mode='constant')", "torch.nn.ReplicationPad2d(1)"),
+        alone=True,
+    ),
+    "GRU time_major": Lines(
+        "return self.n(q)[0]",
+        "return self.n(q)[0]",
+        ("paddle.nn.GRU(8, 5, time_major=True)", "torch.nn.GRU(8, 5, batch_first=True)"),
+        alone=True,
+    ),
+    "LocalResponseNorm size": Lines(
+        "return self.n(q.unsqueeze(0))",
+        "return self.n(q.unsqueeze(0))",
+        ("paddle.nn.LocalResponseNorm(5)", "torch.nn.LocalResponseNorm(3)"),
+        alone=True,
+    ),
+    "TransformerEncoderLayer act": Lines(
+        _LAYER,
+        _LAYER,
+        (
+            "paddle.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)",
+            "torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, activation='gelu')",
+        ),
+        alone=True,
+    ),
+    "TransformerEncoderLayer norm_first": Lines(
+        _LAYER,
+        _LAYER,
+        (
+            "paddle.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)",
+            "torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)",
+        ),
+        alone=True,
+    ),
+    "CosineSimilarity axis": Lines(
+        "return self.n(q, k)",
+        "return self.n(q, k)",
+        ("paddle.nn.CosineSimilarity(axis=1)", "torch.nn.CosineSimilarity(dim=-1)"),
+        alone=True,
+    ),
+    "BCEWithLogitsLoss reduction": Lines(
+        "return self.n(q, F.softmax(k, -1))",
+        "return self.n(q, torch.softmax(k, -1))",
+        ("paddle.nn.BCEWithLogitsLoss()", "torch.nn.BCEWithLogitsLoss(reduction='sum')"),
+        alone=True,
+    ),
+    "CrossEntropyLoss ignore": Lines(
+        "return self.n(q.transpose([0, 2, 1]).transpose([0, 2, 1]), x.argmax(-1))",
+        "return self.n(q.mT, x.argmax(-1))",
+        ("paddle.nn.CrossEntropyLoss()", "torch.nn.CrossEntropyLoss(ignore_index=1)"),
+        alone=True,
+    ),
+    "CrossEntropyLoss smoothing": Lines(
+        "return self.n(q, x.argmax(-1))",
+        "return self.n(q.mT, x.argmax(-1))",
+        ("paddle.nn.CrossEntropyLoss()", "torch.nn.CrossEntropyLoss(label_smoothing=0.1)"),
+        alone=True,
+    ),
+    "CrossEntropyLoss weight": Lines(
+        "return self.n(q, x.argmax(-1))",
+        "return self.n(q.mT, x.argmax(-1))",
+        ("paddle.nn.CrossEntropyLoss()", "torch.nn.CrossEntropyLoss(weight=torch.arange(1.0, 9.0))"),
+        alone=True,
+    ),
+    "softmax axis": Lines("return F.softmax(q, axis=1)", "return torch.softmax(q, -1)", alone=True),
+    "topk largest": Lines(
+        "v, i = paddle.topk(q, 3, axis=-1)\nreturn v * 2.0",
+        "v, i = torch.topk(q, 3, -1, largest=False)\nreturn v * 2.0",
+        alone=True,
+    ),
+    "topk k": Lines("return paddle.topk(q, 2, axis=-1)[0].sum(-1)", "return torch.topk(q, 3, -1)[0].sum(-1)", alone=True),
+    "topk axis": Lines("return paddle.topk(q, 3, axis=-1)[0]", "return torch.topk(q, 3, 1)[0]", alone=True),
+    "sort descending": Lines(
+        "return paddle.sort(q, axis=-1, descending=False)", "return torch.sort(q, -1, descending=True)[0]", alone=True
+    ),
+    "sort axis": Lines("return paddle.sort(q, axis=-1)", "return torch.sort(q, 1)[0]", alone=True),
+    "argsort descending": Lines(
+        "return paddle.take_along_axis(k, paddle.argsort(q, axis=-1, descending=False), -1)",
+        "return k.gather(-1, q.argsort(-1, descending=True))",
+        alone=True,
+    ),
+    "cumsum axis": Lines("return q.cumsum(axis=-1)", "return q.cumsum(1)", alone=True),
+    "cumprod dim": Lines("return q.cumprod(-1)", "return q.cumprod(1)", alone=True),
+    "cummax axis": Lines("return paddle.cummax(q, axis=-1)[0]", "return q.cummax(1)[0]", alone=True),
+    "pad value": Lines("return F.pad(q, [1, 1], value=0.0, data_format='NCL')", "return F.pad(q, [1, 1], value=1.0)", alone=True),
+    "pad mode": Lines(
+        "return F.pad(q, [1, 1], mode='constant', data_format='NCL')", "return F.pad(q, [1, 1], mode='reflect')", alone=True
+    ),
+    "pad order": Lines("return F.pad(q, [1, 0], data_format='NCL')", "return F.pad(q, [0, 1])", alone=True),
+    "interpolate mode": Lines(
+        "return F.interpolate(q.unsqueeze(0), scale_factor=2, mode='bilinear')",
+        "return F.interpolate(q.unsqueeze(0), scale_factor=2, mode='nearest')",
+        alone=True,
+    ),
+    "interpolate align": Lines(
+        "return F.interpolate(q.unsqueeze(0), size=[12, 16], mode='bilinear', align_corners=False)",
+        "return F.interpolate(q.unsqueeze(0), size=[12, 16], mode='bilinear', align_corners=True)",
+        alone=True,
+    ),
+    "gather axis": Lines("return paddle.gather(q, paddle.to_tensor([2, 0, 1]), axis=2)", "return q[:, [2, 0, 1]]", alone=True),
+    "index_select axis": Lines(
+        "return paddle.index_select(q, paddle.to_tensor([2, 0, 1]), axis=2)",
+        "return torch.index_select(q, 1, torch.tensor([2, 0, 1]))",
+        alone=True,
+    ),
+    "take_along_axis": Lines(
+        "i = paddle.argsort(q, 1)[:, :, :]\nreturn paddle.take_along_axis(k, i, axis=2)",
+        "i = q.argsort(1)\nreturn k.gather(1, i)",
+        alone=True,
+    ),
+    "put_along_axis reduce": Lines(
+        "h = k * 1.0\nreturn paddle.put_along_axis(h, q.argmax(-1, keepdim=True), 2.0, -1, reduce='assign')",
+        "h = k * 1.0\nreturn h.scatter_add(-1, q.argmax(-1, keepdim=True), torch.full((2, 6, 1), 2.0))",
+        alone=True,
+    ),
+    "scatter overwrite": Lines(
+        "return paddle.scatter(k[0], paddle.to_tensor([1, 1, 2]), q[0, :3], overwrite=True)",
+        "return k[0].index_fill(0, torch.tensor([1, 2]), 0.0).index_add(0, torch.tensor([1, 1, 2]), q[0, :3])",
+        alone=True,
+    ),
+    "clip min": Lines("return q.clip(-0.1, 0.3)", "return q.clamp(-0.2, 0.3)", alone=True),
+    "clip max": Lines("return q.clip(max=0.3)", "return q.clamp(max=0.2)", alone=True),
+    "clip none": Lines("return q.clip(-0.2)", "return q.clamp(-0.2, 0.3)", alone=True),
+    "mse_loss reduction": Lines(
+        "return F.mse_loss(q, F.softmax(k, -1), reduction='mean')",
+        "return F.mse_loss(q, torch.softmax(k, -1), reduction='sum')",
+        alone=True,
+    ),
+    "l1_loss reduction": Lines(
+        "return F.l1_loss(q, F.softmax(k, -1), reduction='mean')",
+        "return F.l1_loss(q, torch.softmax(k, -1), reduction='sum')",
+        alone=True,
+    ),
+    "binary_cross_entropy_with_logits reduction": Lines(
+        "return F.binary_cross_entropy_with_logits(q, F.softmax(k, -1), reduction='mean')",
+        "return F.binary_cross_entropy_with_logits(q, torch.softmax(k, -1), reduction='sum')",
+        alone=True,
+    ),
+    "kl batchmean": Lines(
+        "return F.kl_div(q, F.softmax(k, -1), reduction='mean')",
+        "return F.kl_div(q, torch.softmax(k, -1), reduction='batchmean')",
+        alone=True,
+    ),
+    "bce pos_weight": Lines(
+        "return F.binary_cross_entropy_with_logits(q, F.sigmoid(k))",
+        "return F.binary_cross_entropy_with_logits(q, torch.sigmoid(k), pos_weight=torch.full((8,), 2.0))",
+        alone=True,
+    ),
+    "bce weight": Lines(
+        "return F.binary_cross_entropy_with_logits(q, F.sigmoid(k))",
+        "return F.binary_cross_entropy_with_logits(q, torch.sigmoid(k), weight=torch.arange(8.0))",
+        alone=True,
+    ),
+    "ce weight": Lines(
+        "return F.cross_entropy(q, x.argmax(-1))",
+        "return F.cross_entropy(q.mT, x.argmax(-1), weight=torch.arange(1.0, 9.0))",
+        alone=True,
+    ),
+    "ce ignore": Lines(
+        "return F.cross_entropy(q, x.argmax(-1))", "return F.cross_entropy(q.mT, x.argmax(-1), ignore_index=0)", alone=True
+    ),
+    "ce smoothing": Lines(
+        "return F.cross_entropy(q, x.argmax(-1), label_smoothing=0.2)",
+        "return F.cross_entropy(q.mT, x.argmax(-1), label_smoothing=0.1)",
+        alone=True,
+    ),
+    "ce reduction": Lines(
+        "return F.cross_entropy(q, x.argmax(-1), reduction='mean')",
+        "return F.cross_entropy(q.mT, x.argmax(-1), reduction='sum')",
+        alone=True,
+    ),
+    "ce soft": Lines(
+        "return F.cross_entropy(q, F.softmax(k, -1), soft_label=True, axis=1)",
+        "return F.cross_entropy(q.mT, torch.softmax(k, -1).mT)",
+        alone=True,
+    ),
+    "nll ignore": Lines(
+        "return F.nll_loss(F.log_softmax(q[0], -1), x[0].argmax(-1), ignore_index=-100)",
+        "return F.nll_loss(torch.log_softmax(q[0], -1), x[0].argmax(-1), ignore_index=3)",
+        alone=True,
+    ),
+    "smooth_l1 delta": Lines("return F.smooth_l1_loss(q, k, delta=1.0)", "return F.huber_loss(q, k, delta=0.5)", alone=True),
+    "cosine axis": Lines("return F.cosine_similarity(q, k, axis=1)", "return F.cosine_similarity(q, k, dim=-1)", alone=True),
+    "normalize axis": Lines("return F.normalize(q, axis=1)", "return F.normalize(q, dim=-1)", alone=True),
+    "normalize p": Lines("return F.normalize(q, p=1, axis=-1)", "return F.normalize(q, p=2, dim=-1)", alone=True),
+    "one_hot classes": Lines(
+        "return F.one_hot(x.argmax(-1), 9).sum(1) + k.sum(1)[:, 0].unsqueeze(-1)",
+        "return F.one_hot(x.argmax(-1), 8).sum(1) + k.sum(1)[:, 0].unsqueeze(-1)",
+        alone=True,
+    ),
+    "leaky slope": Lines("return F.leaky_relu(q, 0.1)", "return F.leaky_relu(q, 0.2)", alone=True),
+    "softplus threshold": Lines("return F.softplus(q, beta=1)", "return F.softplus(q, beta=1, threshold=0.2)", alone=True),
+    "hardtanh": Lines("return F.hardtanh(q)", "return F.hardtanh(q, -0.2, 0.2)", alone=True),
+    "glu axis": Lines("return F.glu(q, axis=1)", "return F.glu(q, dim=-1)", alone=True),
+    "einsum": Lines("return paddle.einsum('bjd,bid->bij', q, k)", "return torch.einsum('bid,bjd->bij', q, k)", alone=True),
+    "einsum out": Lines("return paddle.einsum('bid,bjd->bij', q, k)", "return torch.einsum('bid,bjd->bji', q, k)", alone=True),
+    "roll shifts": Lines("return paddle.roll(q, -1, axis=1)", "return torch.roll(q, 1, 1)", alone=True),
+    "roll axis": Lines("return paddle.roll(q, 1, axis=2)", "return torch.roll(q, 1, 1)", alone=True),
+    "flip axis": Lines("return paddle.flip(q, axis=[2])", "return torch.flip(q, [1])", alone=True),
+    "rot90 k": Lines("return paddle.rot90(q, -1, [1, 2])", "return torch.rot90(q, 1, (1, 2))", alone=True),
+    "tril diag": Lines("return paddle.tril(q)", "return torch.tril(q, 1)", alone=True),
+    "triu diag": Lines("return paddle.triu(q, 0)", "return torch.triu(q, 1)", alone=True),
+    "arange end": Lines("return q + paddle.arange(0, 16, 2, dtype='float32')", "return q + torch.arange(8).float()", alone=True),
+    "linspace stop": Lines("return q * paddle.linspace(0, 2, 8)", "return q * torch.linspace(0, 1, 8)", alone=True),
+    "split sections": Lines(
+        "a, b = paddle.split(q, [4, 4], -1)\nreturn a.sum(-1) * b.mean(-1)",
+        "a, b = q.split([2, 6], -1)\nreturn a.sum(-1) * b.mean(-1)",
+        alone=True,
+    ),
+    "split axis": Lines(
+        "a, b = paddle.split(q, 2, 1)\nreturn a.sum([1, 2]) * b.mean([1, 2])",
+        "a, b = q.split(4, -1)\nreturn a.sum((1, 2)) * b.mean((1, 2))",
+        alone=True,
+    ),
+    "chunk axis": Lines(
+        "a, b = paddle.chunk(q, 2, 1)\nreturn a.sum([1, 2]) * b.mean([1, 2])",
+        "a, b = q.chunk(2, -1)\nreturn a.sum((1, 2)) * b.mean((1, 2))",
+        alone=True,
+    ),
+    "concat axis": Lines("return paddle.concat([q, k], 2)", "return torch.cat([q, k], 1)", alone=True),
+    "concat order": Lines("return paddle.concat([k, q], -1)", "return torch.cat([q, k], -1)", alone=True),
+    "stack axis": Lines("return paddle.stack([q, k], axis=2)", "return torch.stack([q, k], 1)", alone=True),
+    "unfold stride": Lines(
+        "return F.unfold(q.unsqueeze(0), 3, strides=1)", "return F.unfold(q.unsqueeze(0), 3, stride=2)", alone=True
+    ),
+    "unfold padding": Lines("return F.unfold(q.unsqueeze(0), 3)", "return F.unfold(q.unsqueeze(0), 3, padding=1)", alone=True),
+    "unfold dilation": Lines(
+        "return F.unfold(q.unsqueeze(0), 2, dilations=1)", "return F.unfold(q.unsqueeze(0), 2, dilation=2)", alone=True
+    ),
+    "grid_sample align": Lines(
+        "return F.grid_sample(k.unsqueeze(1), q[:, :, :2].reshape([2, 3, 2, 2]), align_corners=True)",
+        "return F.grid_sample(k.unsqueeze(1), q[:, :, :2].reshape([2, 3, 2, 2]), align_corners=False)",
+        alone=True,
+    ),
+    "grid_sample mode": Lines(
+        "return F.grid_sample(k.unsqueeze(1), q[:, :, :2].reshape([2, 3, 2, 2]), mode='bilinear', align_corners=False)",
+        "return F.grid_sample(k.unsqueeze(1), q[:, :, :2].reshape([2, 3, 2, 2]), mode='nearest', align_corners=False)",
+        alone=True,
+    ),
+    "grid_sample padding": Lines(
+        "return F.grid_sample(k.unsqueeze(1), q[:, :, :2].reshape([2, 3, 2, 2]) * 3.0, padding_mode='zeros', align_corners=False)",
+        "return F.grid_sample(k.unsqueeze(1), q[:, :, :2].reshape([2, 3, 2, 2]) * 3.0, padding_mode='border', align_corners=False)",
+        alone=True,
+    ),
+    "lerp weight": Lines("return paddle.lerp(q, k, 0.7)", "return torch.lerp(q, k, 0.3)", alone=True),
+    "lerp swapped": Lines("return paddle.lerp(k, q, 0.3)", "return torch.lerp(q, k, 0.3)", alone=True),
+    "addmm alpha": Lines(
+        "return paddle.addmm(k[0, :, :6], q[0], k[0].t(), alpha=1.0)",
+        "return torch.addmm(k[0, :, :6], q[0], k[0].t(), alpha=2.0)",
+        alone=True,
+    ),
+    "addmm beta": Lines(
+        "return paddle.addmm(k[0, :, :6], q[0], k[0].t(), beta=1.0)",
+        "return torch.addmm(k[0, :, :6], q[0], k[0].t(), beta=0.5)",
+        alone=True,
+    ),
+    "norm p": Lines("return paddle.linalg.norm(q, p=2, axis=-1)", "return torch.linalg.norm(q, 1, -1)", alone=True),
+    "var unbiased": Lines("return q.var(-1, unbiased=False)", "return q.var(-1)", alone=True),
+    "var correction": Lines(
+        "m = q.mean(-1, keepdim=True)\nv = q.var(-1, keepdim=True)\nreturn (q - m) / (v + 1e-5).sqrt()",
+        "m = q.mean(-1, keepdim=True)\nv = q.var(-1, keepdim=True, correction=0)\nreturn (q - m) / (v + 1e-5).sqrt()",
+        alone=True,
+    ),
+    "mean axis": Lines("return q.mean(-1)", "return q.mean(1)", alone=True),
+    "sum keepdim": Lines(
+        "return q / q.sum(-1, keepdim=True) + q.sum(2, keepdim=True)",
+        "return q / q.sum(-1, keepdim=True) + q.sum(1, keepdim=True)",
+        alone=True,
+    ),
+    "max axis": Lines("return q.max(-1)", "return q.max(1)[0]", alone=True),
+    "amax axis": Lines("return q - q.amax(1, keepdim=True)", "return q - q.amax(-1, keepdim=True)", alone=True),
+    "logsumexp axis": Lines("return paddle.logsumexp(q, 1)", "return torch.logsumexp(q, -1)", alone=True),
+    "quantile axis": Lines("return paddle.quantile(q, 0.25, axis=1)", "return torch.quantile(q, 0.25, -1)", alone=True),
+    "diff axis": Lines("return paddle.diff(q, axis=-1)", "return torch.diff(q, dim=1)", alone=True),
+    "diff n": Lines("return paddle.diff(q, n=1, axis=-1)", "return torch.diff(q, n=2, dim=-1)", alone=True),
+    "repeat_interleave": Lines("return paddle.repeat_interleave(q, 2, axis=2)", "return q.repeat_interleave(2, 1)", alone=True),
+    "tile": Lines("return paddle.tile(q, [1, 1, 2])", "return q.repeat(1, 2, 1)", alone=True),
+    "transpose": Lines("return q.transpose([1, 2, 0])", "return q.permute(0, 2, 1)", alone=True),
+    "reshape": Lines(
+        "return q.reshape([2, 6, 4, 2]).transpose([0, 2, 1, 3])", "return q.reshape(2, 6, 2, 4).transpose(1, 2)", alone=True
+    ),
+    "squeeze unsq axis": Lines(
+        "return q[:, :6, :6] * k[:, :, 0].unsqueeze(2)", "return q[:, :6, :6] * k[:, :, 0].unsqueeze(1)", alone=True
+    ),
+    "pow op": Lines("return q ** 3", "return q ** 2", alone=True),
+    "rsub": Lines("return 1.0 - q", "return 2.0 - q", alone=True),
+    "sub swapped": Lines("return k - q", "return q - k", alone=True),
+    "div swapped": Lines("return (k + 5.0) / q", "return q / (k + 5.0)", alone=True),
+    "slice end": Lines("return q[:, 0:3] * 2.0", "return q[:, 1:4] * 2.0", alone=True),
+    "slice last": Lines("return q[:, 0] * 2.0", "return q[:, -1] * 2.0", alone=True),
+    "select axis": Lines("return q[:, :, 1] * 2.0", "return q[:, :, 0] * 2.0", alone=True),
+    "slice half": Lines(
+        "h = q.shape[-1] // 2\nreturn paddle.concat([-q[..., :h], q[..., :h]], -1)",
+        "h = q.shape[-1] // 2\nreturn torch.cat([-q[..., h:], q[..., :h]], -1)",
+        alone=True,
+    ),
+    "where swapped": Lines("return paddle.where(x > 0, k, q)", "return torch.where(x > 0, q, k)", alone=True),
+    "where value": Lines(
+        "return paddle.where(x > 0, q, paddle.full_like(q, -2.0))",
+        "return torch.where(x > 0, q, torch.full_like(q, -1.0))",
+        alone=True,
+    ),
+    "masked_fill value": Lines("return q.masked_fill(x > 0, -2.0)", "return q.masked_fill(x > 0, -1.0)", alone=True),
+    "masked_fill missing score": Lines(
+        "s = q @ k.transpose([0, 2, 1])\nm = paddle.tril(paddle.ones([6, 6])) == 0\nreturn F.softmax(s, -1) @ x",
+        "s = q @ k.mT\nm = torch.tril(torch.ones(6, 6)) == 0\ns = s.masked_fill(m, -1e9)\nreturn torch.softmax(s, -1) @ x",
+        alone=True,
+    ),
+    "conv1d padding": Lines(
+        "return F.conv1d(q, k[:, :6, :3].reshape([2, 6, 3]), padding=2)",
+        "return F.conv1d(q, k[:, :6, :3].reshape(2, 6, 3), padding=1)",
+        alone=True,
+    ),
+    "avg_pool1d exclusive": Lines("return F.avg_pool1d(q, 3, 2, padding=1)", "return F.avg_pool1d(q, 3, 2, padding=1)", alone=True),
+    "max_pool2d stride": Lines(
+        "return F.max_pool2d(q.unsqueeze(0), 2, 1)", "return F.max_pool2d(q.unsqueeze(0), 2, 2)", alone=True
+    ),
+    "adaptive": Lines("return F.adaptive_avg_pool1d(q, 2)", "return F.adaptive_avg_pool1d(q, 4)", alone=True),
+    "layer_norm eps": Lines("return F.layer_norm(q, [8], epsilon=1e-3)", "return F.layer_norm(q, [8], eps=1e-5)", alone=True),
+    "layer_norm shape": Lines("return F.layer_norm(q, [6, 8])", "return F.layer_norm(q, [8])", alone=True),
+    "rms manual eps": Lines(
+        "return q * paddle.rsqrt(q.pow(2).mean(-1, keepdim=True) + 1e-2)",
+        "return q * torch.rsqrt(q.pow(2).mean(-1, keepdim=True) + 1e-6)",
+        alone=True,
+    ),
+    "pixel_shuffle": Lines(
+        "return F.pixel_shuffle(q.reshape([2, 12, 2, 2]), 1)", "return F.pixel_shuffle(q.reshape(2, 12, 2, 2), 2)", alone=True
+    ),
+    "cross swap": Lines(
+        "return paddle.cross(k[..., :3], q[..., :3], axis=-1)", "return torch.cross(q[..., :3], k[..., :3], dim=-1)", alone=True
+    ),
+    "cdist p": Lines("return paddle.cdist(q, k, p=2.0)", "return torch.cdist(q, k, p=1.0)", alone=True),
+    "dropout training": Lines(
+        "return self.k(F.dropout(q, 0.5))", "return self.k(F.dropout(q, 0.5, training=self.training))", alone=True
+    ),
+    "gumbel": Lines("return F.log_softmax(q / 0.7, -1)", "return torch.log_softmax(q / 0.5, -1)", alone=True),
+    "matmul transpose_x": Lines(
+        "return paddle.matmul(q[:, :, :6], k[:, :, :6])", "return q[:, :, :6].mT @ k[:, :, :6]", alone=True
+    ),
+    "searchsorted right": Lines(
+        "s = paddle.sort(q, -1)\nreturn k * paddle.searchsorted(s, s * 1.0, right=False).astype('float32')",
+        "s = torch.sort(q, -1)[0]\nreturn k * torch.searchsorted(s, s * 1.0, right=True).float()",
+        alone=True,
+    ),
+    "bucketize": Lines(
+        "b = paddle.to_tensor([-1.0, 0.0, 1.0])\nreturn k * paddle.bucketize(paddle.round(q), b, right=False).astype('float32')",
+        "b = torch.tensor([-1.0, 0.0, 1.0])\nreturn k * torch.bucketize(torch.round(q), b, right=True).float()",
+        alone=True,
+    ),
+    "nan_to_num": Lines(
+        "return paddle.nan_to_num(paddle.log(q), nan=0.0)",
+        "return torch.nan_to_num(torch.log(q), nan=0.5, neginf=None)",
+        alone=True,
+    ),
+    "round decimals": Lines("return k + paddle.round(q)", "return k + torch.round(q, decimals=1)", alone=True),
+    "affine theta": Lines(
+        "return F.affine_grid(q[:, :2, :3], [2, 1, 4, 4], align_corners=True)",
+        "return F.affine_grid(q[:, :2, :3], [2, 1, 4, 4], align_corners=False)",
+        alone=True,
+    ),
+    "temporal shift": Lines(
+        "return F.channel_shuffle(q.reshape([2, 4, 3, 4]), 4)", "return F.channel_shuffle(q.reshape(2, 4, 3, 4), 2)", alone=True
+    ),
+    "label_smooth": Lines(
+        "return q * F.label_smooth(F.softmax(k, -1), epsilon=0.2)", "return q * (torch.softmax(k, -1) * 0.9 + 0.1 / 8)", alone=True
+    ),
+    "tensordot": Lines(
+        "return paddle.tensordot(q, k[0, :, :6].unsqueeze(-1), [[1], [1]])",
+        "return torch.tensordot(q, k[0, :, :6].unsqueeze(-1), [[1], [0]])",
+        alone=True,
+    ),
+    "logit eps": Lines("return paddle.logit(F.sigmoid(q), eps=0.3)", "return torch.logit(torch.sigmoid(q), eps=0.4)", alone=True),
+    "kron swapped": Lines("return paddle.kron(k[0], q[0])", "return torch.kron(q[0], k[0])", alone=True),
+    "unbind axis": Lines("a = paddle.unbind(q, 2)[0]\nreturn a * 2.0", "a = q.unbind(1)[0]\nreturn a * 2.0", alone=True),
+    "triplet margin": Lines(
+        "return F.triplet_margin_loss(q, k, x, margin=1.0)", "return F.triplet_margin_loss(q, k, x, margin=0.5)", alone=True
+    ),
+    "bool minimum": Lines(
+        "return paddle.minimum(q, paddle.full_like(q, 0.1))", "return torch.minimum(q, torch.full_like(q, 0.3))", alone=True
+    ),
+    "stft hop": Lines(
+        "return paddle.signal.stft(q.reshape([2, 48]), 16, hop_length=4).abs()",
+        "return torch.stft(q.reshape(2, 48), 16, hop_length=8, return_complex=True).abs()",
+        alone=True,
+    ),
+    "stft center": Lines(
+        "return paddle.signal.stft(q.reshape([2, 48]), 16, hop_length=8, center=False).abs()",
+        "return torch.stft(q.reshape(2, 48), 16, hop_length=8, return_complex=True).abs()",
+        alone=True,
     ),
 }

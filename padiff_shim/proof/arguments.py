@@ -418,7 +418,7 @@ def _outcome(call: ApiCall, changes: Mapping[str, Any]) -> Outcome | None:
     tensors = [leaf for _, leaf in leaves(result) if type(leaf) in TENSOR_TYPES and leaf._is_initialized() and leaf.size]
     with paused():
         sides = [to_torch(tensor.detach()).clone() for tensor in tensors]
-    return Outcome([side for side in sides if side.is_floating_point() or side.is_complex()], called.calls)
+    return Outcome([side for side in sides if side.dtype is not torch.bool], called.calls)
 
 
 def _argument(call: ApiCall, name: str, value: Any) -> Any:

@@ -142,7 +142,7 @@ class OnTorch(Substituting):
 
     def _gives_back(self, door: EntryPoint, result: Any, args: Any, kwargs: Any) -> bool:
         """Whether a call returns an operand's elements (joined to nothing); the capture gets to know."""
-        if not door.op.exact or type(result) not in TENSOR_TYPES or result.dtype not in FLOATS:
+        if not door.op.exact or type(result) not in TENSOR_TYPES:
             return False
         with paused():
             side, operands = to_torch(result), [leaf for _, leaf in leaves((args, kwargs)) if type(leaf) in TENSOR_TYPES]

@@ -197,7 +197,7 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
     beside = [call for call in evidence.original.nodes if original and not call.backward and call.site == original.site]
     values = evidence.original.values()
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
-    if original is not None and difference.cause in (Cause.EXTRA, Cause.ORDER):  # without a call too many its reader reads these
+    if original is not None and difference.cause in (Cause.EXTRA, Cause.ORDER, Cause.OPERAND):  # what its reader reads, or should
         every = difference.cause is Cause.ORDER
         mended += [operand.tensor for operand in original.operands if every or operand.value.node is not None]
     causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
@@ -238,10 +238,12 @@ def _is_wanted(
     """Whether a call's result is a value of the original that the port lacks; other than its own in another order."""
     made, original, port = Value(result), difference.original, difference.port
     if difference.mend is None and original is not None and port is not None and matching.same(original.result, port.result):
-        expected = original.result.tensor
-        shape_alone = matching.in_order(original.result, expected, port.result.tensor)
-        alike = matching.same(original.result, made) and matching.in_order(original.result, expected, result)
-        return alike and (not shape_alone or result.shape == expected.shape)
+        for value, own_value in zip(original.results, port.results):
+            shape_alone = matching.in_order(value, value.tensor, own_value.tensor)
+            alike = matching.same(value, made) and matching.in_order(value, value.tensor, result)
+            if alike and (not shape_alone or result.shape == value.tensor.shape):
+                return True
+        return False
     several = made.ends[0] != made.ends[1] or not made.ends[0].is_integer()  # many calls give a whole number
     partners = [value for value in lacking if several and matching.same(value, made)]
     if any(matching.in_order(value, value.tensor, result) for value in partners):

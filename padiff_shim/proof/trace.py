@@ -654,7 +654,8 @@ class Capture(WithTables):
         partly = any(operand.name == "into" for operand in operands)
         if name in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
             self._where()
-            self._is(results[0], operands[-1].value, fresh=operands[-1].tensor if name == "copy" or not arguments else None)
+            source = operands[-1].tensor
+            self._is(results[0], operands[-1].value, fresh=source if source.dtype == results[0].dtype else None)
             return
         attributes = attributes_of(arguments)
         numbers = [

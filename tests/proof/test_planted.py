@@ -46,7 +46,7 @@ def test_what_is_written_for_a_wrong_argument_mends_it(name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("undone")
-@pytest.mark.parametrize("name", sampled(lines.LINES, 6))
+@pytest.mark.parametrize("name", sampled(lines.LINES, 16))
 def test_what_is_written_for_wrong_lines_mends_them(name, tmp_path):
     assert lines.steps_to_mend(name, tmp_path)
 
