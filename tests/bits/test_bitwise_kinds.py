@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 from helpers import classes, sampled
 
 import padiff_shim
-from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, NUMBERS
+from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, NUMBERS, ROUNDING
 from padiff_shim.weights.rules import split
 
 PORT = """
@@ -476,6 +476,26 @@ def test_what_is_no_origin(tmp_path, layers, body, original):
     port = PORT.replace("nn.Linear(40, 24)\n", f"nn.Linear(40, 24)\n        {layers}\n")
     answer, behind = ask(tmp_path, body, original, port)
     assert [origin.name for origin in answer.origins] == ["SiLU by its formula"]
+    assert behind.identical, str(behind)
+
+
+class Residual(Net):
+    def forward(self, x):
+        y = self.down(self.up(x))
+        wide = y.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return y + self.down(self.up((wide * scale).to(x.dtype)))
+
+
+def test_a_value_that_is_cast_for_each_reader(tmp_path):
+    body = (
+        "y = self.down(self.up(x))\n"
+        'scale = paddle.rsqrt(y.astype("float32").pow(2).mean(-1, keepdim=True) + 1e-6)\n'
+        'return y + self.down(self.up((scale * y).astype("bfloat16")))'
+    )
+    answer, behind = ask(tmp_path, body, Residual, dtype="bfloat16")
+    (origin,) = answer.origins
+    assert (origin.cause, origin.differs, origin.paddle.line) == (ROUNDING, "gradient", 36)
     assert behind.identical, str(behind)
 
 

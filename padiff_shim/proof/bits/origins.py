@@ -49,12 +49,7 @@ class OperandLayout:
     dtype: str
 
     def __str__(self) -> str:
-        expected, size = [], 1
-        for length in reversed(self.shape):
-            expected.append(size)
-            size *= length
-        steps = zip(self.shape, self.strides, reversed(expected))
-        contiguous = all(length == 1 or stride == step for length, stride, step in steps)
+        contiguous = torch.empty_strided(self.shape, self.strides, device="meta").is_contiguous()
         return f"{self.name}: {self.dtype}{list(self.shape)}" + ("" if contiguous else f", strides {list(self.strides)}")
 
 
