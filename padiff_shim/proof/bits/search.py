@@ -47,7 +47,6 @@ class Origin:
         change: what mends it; None if nothing does that was tried.
         laid: the change gives an operand another layout; its calls stand elsewhere.
         ends: the gradients that differ by it, where no value of the port shows that.
-        part: what mends its forward, and leaves gradients that differ.
     """
 
     groups: list[OriginGroup] = field(default_factory=list)
@@ -55,7 +54,6 @@ class Origin:
     change: AnyChange | None = None
     laid: bool = False
     ends: set[str] = field(default_factory=set)
-    part: Change | None = None
     formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
@@ -137,7 +135,7 @@ class OriginSearch:
         ):
             known = next((change.formulation for change in product.changes), None)
             origin = Origin(product.groups, product.times, ends=product.weights, formulation=known)
-            origin.change = next((change for change in product.changes if self._left(change, origin) == {}), None)
+            origin.change = next((change for change in product.changes if self._mends(change, origin)), None)
             if isinstance(origin.change, Change):
                 origin.times = [set(candidate.calls) for candidate in origin.change.candidates]
                 self._settled.append(origin.change)
@@ -317,8 +315,6 @@ class OriginSearch:
         for origin in left if not self.steps else ():
             if origin.change is None:
                 origin.change = self._said(origin, self._ordered, origin)
-        for origin in [origin for origin in self.origins if origin.change is None and origin.part is not None]:
-            self._said(origin, self._split, origin)
 
     def _settle(self) -> bool:
         """Have all changes in the runs to come, wherever their lines run, if there are origins that may be mended behind them."""
@@ -348,7 +344,7 @@ class OriginSearch:
     def _of_tables(self, origin: Origin) -> AnyChange | None:
         """Other tables that mend an origin."""
         table = table_change(origin.groups, self.followed.recorder, self.places, self._port.tables, self._translator.constant)
-        return table if table is not None and self._left(table, origin) == {} else None
+        return table if table is not None and self._mends(table, origin) else None
 
     def _ordered(self, origin: Origin) -> AnyChange | None:
         """Another order of the sums of gradients that mends an origin."""
@@ -358,7 +354,7 @@ class OriginSearch:
             rows_change(times, self.calls, self.places),
             cast_change(times, self.calls, self.places),
         )
-        return next((order for order in orders if order is not None and self._left(order, origin) == {}), None)
+        return next((order for order in orders if order is not None and self._mends(order, origin)), None)
 
     @functools.cached_property
     def _in_layers(self) -> list[Span | None]:
@@ -397,26 +393,18 @@ class OriginSearch:
                 if any(origin in self.origins for _, origin in lines[line]):
                     self._take(change)
 
-    def _take(self, change: Change, parted: Origin | None = None) -> bool:
-        """Have a change in the runs to come, and make one origin of all that it mends.
-
-        Nothing else may differ by it but gradients of an origin that is ``parted``, which keeps them.
-        """
+    def _take(self, change: Change) -> None:
+        """Have a change in the runs to come, and make one origin of all that it mends, if nothing else differs by it."""
         ran = self._with([*self._settled, change])
         rest, before = {} if ran is None else ran.capture.differing, self._base.capture.differing
-        new = [self.partners.group(result, made) for result, made in rest.items() if result not in before]
-        if ran is None or not ran.ends <= self.base_ends or not all(parted and group.backward for group in new):
-            return False
-        for numbers in parted.times if parted else ():
-            numbers.update(*(group.calls for group in new))
-        if parted:
-            parted.groups = [*parted.groups, *new]
-        open_ones = [parted] if parted else [origin for origin in self.origins if origin.change is None]
+        if ran is None or not ran.ends <= self.base_ends or not rest.keys() <= before.keys():
+            return
+        open_ones = [origin for origin in self.origins if origin.change is None]
         gone = {group for origin in open_ones for group in origin.groups if group.result in before.keys() - rest.keys()}
         times = [set(origin.at(numbers)) for origin in open_ones for numbers in origin.times]
         if not any(groups & gone and all(group.backward for group in groups - gone) for groups in times):
-            return False
-        mended = Origin(change=change, laid=parted is None)
+            return
+        mended = Origin(change=change, laid=True)
         for origin in [origin for origin in open_ones if gone.intersection(origin.groups)]:
             if not mended.groups:
                 self.origins.insert(self.origins.index(origin), mended)
@@ -429,7 +417,6 @@ class OriginSearch:
                 self.origins.remove(origin)
         self._settled.append(change)
         self._base = ran
-        return True
 
     def _viable(self, candidates: Iterable[Candidate]) -> Callable[[Candidate], Sequence[int]]:
         """Which spellings of a candidate give the original's bits of the original's operands."""
@@ -443,27 +430,18 @@ class OriginSearch:
         viable = self._viable(candidate for each in groups.values() for times in each for candidate in times)
         for origin in origins:
             for change in changes(groups[id(origin)], viable, len(origin.times)):
-                left = self._left(change, origin)
-                if left == {}:
+                if self._mends(change, origin):
                     origin.change = change
                     break
-                if left and all(group.backward for group in self._groups(origin, left)):
-                    origin.part = origin.part or change
 
-    def _groups(self, origin: Origin, results: Mapping[Result, torch.Tensor]) -> list[OriginGroup]:
-        """The groups of results that differ with a change of an origin."""
-        known = {group.result: group for group in origin.groups}
-        return [known.get(result) or self.partners.group(result, made) for result, made in results.items()]
-
-    def _left(self, change: AnyChange, origin: Origin) -> dict[Result, torch.Tensor] | None:
-        """What still differs with a change of an origin, or then does; None if all of it does, or another origin's otherwise."""
+    def _mends(self, change: AnyChange, origin: Origin) -> bool:
+        """Whether an origin's results are the original's with a change, and all others what they were."""
         ran = self._with([*self._settled, change])
         if ran is None or not ran.ends <= self.base_ends - origin.ends:
-            return None
-        rest, before = ran.capture.differing, self._base.capture.differing
-        left = {result: made for result, made in rest.items() if result in origin.results or result not in before}
-        same = all(same_tensor_bits(made, before[result]) for result, made in rest.items() if result not in left)
-        return left if same and origin.results & rest.keys() < origin.results else None
+            return False
+        before = {result: made for result, made in self._base.capture.differing.items() if result not in origin.results}
+        left = ran.capture.differing
+        return left.keys() <= before.keys() and all(same_tensor_bits(made, before[result]) for result, made in left.items())
 
     def _with(self, changes: Sequence[AnyChange]) -> ForcedRun | None:
         """A run with changes in which all other values are the original's; None if they cannot be made."""
@@ -473,17 +451,6 @@ class OriginSearch:
         except Exception:  # of the port's own code, with other values or shapes
             return None
         return None if followed.failures else ran
-
-    def _split(self, origin: Origin) -> None:
-        """Of an origin in two: what a change mends, and gradients that another mends behind it."""
-        before = origin.groups, [set(numbers) for numbers in origin.times], [*self.origins], [*self._settled], self._base
-        if origin.part is not None and self._take(origin.part, origin):
-            origin.change = self._ordered(origin)
-            if origin.change is None:
-                gradients = [list(self._translator.of_gradients(origin.at(numbers))) for numbers in origin.times]
-                self._try([origin], {id(origin): gradients})
-        if origin.change is None:
-            origin.groups, origin.times, self.origins, self._settled, self._base = before
 
     def changed(self) -> RunOutcome:
         """The port with all changes, and nothing of the original's."""

@@ -58,15 +58,14 @@ class Translator(CallWords):
                 self._whole += [(value, side)] if side.dtype in (torch.int64, torch.int32) else []
                 self._by_memory.setdefault(side.data_ptr(), []).append((value, side))
 
-    def candidate(self, groups: Sequence[OriginGroup], numbers: set[int], last: TraceCall | None = None) -> Candidate | None:
+    def candidate(self, groups: Sequence[OriginGroup], numbers: set[int]) -> Candidate | None:
         """The original's calls at an origin as a spelling of the port's values; None if they have no words here.
 
         Args:
             groups: what differs, at one time.
             numbers: of the port's Paddle calls there.
-            last: the last of the original's calls, if it is not that of the origin.
         """
-        last = last or self._last_call(groups)
+        last = self._last_call(groups)
         differing = groups[0].port[-1].values[groups[0].result[1]]
         port = self._partners.of_original.get(last.result) if last is not None else differing
         number = None if port is None or port.node is None else call_number(port.node)
@@ -146,13 +145,6 @@ class Translator(CallWords):
         """The forward calls whose backward an origin's calls are."""
         behind = {self._original.sequence.get(call) for group in groups for call in group.original if call.backward}
         return {call for call, number in self._original.sequence.items() if not call.backward and number in behind}
-
-    def of_gradients(self, groups: Sequence[OriginGroup]) -> Iterator[Candidate]:
-        """Each forward call whose backward an origin's calls are as a spelling of the port's values."""
-        for call in sorted(self._reached(groups), key=lambda call: call.index):
-            made = self.candidate(groups, set(), call) if call.result in self._partners.of_original else None
-            if made is not None:
-                yield made
 
     def _output(self, number: int, port: Value) -> tuple[ValueId, torch.Tensor] | None:
         """The Paddle value that a call gave, whose memory is a kernel's result."""
