@@ -250,9 +250,10 @@ a framework refuses the line that the table names. Of the others {answered} were
 | something else is computed | {differing} |
 | not compared: weights without a partner | {refused} |
 
-In the {rounding} runs with other bits {origins} lines make them. For {changed} of these ({changed_share:.0f} %) a change is known
-that gives the original's bits on the line's operands; with all changes {in_memory} of the {rounding} runs are equal bit for bit in
-memory. {written} changes are lines to write; a copy of the library with these is equal in {whole} runs.
+In the {rounding} runs with other bits {origins} lines make them. For {changed} of these ({changed_share:.0f} %; in bfloat16 for
+{narrow_changed} of {narrow_origins}) a change is known that gives the original's bits on the line's operands; with all changes
+{in_memory} of the {rounding} runs are equal bit for bit in memory. {written} changes are lines to write; a copy of the library with
+these is equal in {whole} runs.
 
 - **Verdict**: [what each means](prove.md). **Native gap**: the largest difference of outputs and gradients, each framework on its
   own kernels.
@@ -271,6 +272,8 @@ def page(rows: Sequence[Row]) -> str:
     rounding = [answer for answer in answers if answer["comparable"] and not answer["identical"]]
     every = [origin for answer in rounding for origin in answer["origins"]]
     changed = sum(bool(origin["change"]) for origin in every)
+    in_16_bits = [answer for _, dtype, answer in rows if dtype == "bfloat16" and answer in rounding]
+    narrow = [bool(origin["change"]) for answer in in_16_bits for origin in answer["origins"]]
     left = len(PAIRS) * len(DTYPES) - len(rows)
     (state, _), *_ = Counter(answer["state"] for _, _, answer in rows).most_common()
     text = _TEXT.format(
@@ -289,6 +292,8 @@ def page(rows: Sequence[Row]) -> str:
         refused=sum(answer["verdict"] == "NOT_COMPARABLE" for answer in answers),
         origins=len(every),
         changed=changed,
+        narrow_changed=sum(narrow),
+        narrow_origins=len(narrow),
         changed_share=100 * changed / max(1, len(every)),
         in_memory=sum(answer["in_memory"] for answer in rounding),
         written=sum(origin["written"] for origin in every),
