@@ -1,4 +1,4 @@
-"""A small Llama on two ranks, recorded: ``python rank_llama.py FOLDER NAME...``, a name of FAULTS each, or ``right``.
+"""A small Llama on two ranks, recorded: ``python rank_llama.py FOLDER NAME...``, a name of FAULTS or of RIGHT each.
 
 Fused grouped query, key and value; fused gate and up; a split vocabulary at both ends; clipping by the norm over all ranks. The
 original, on one process in Torch, has separate layers and PyTorch's clipping.
@@ -44,7 +44,10 @@ FAULTS = {
     "frozen": ("gradient", "norm.weight", "not trained", {}),
     "again": ("parameter", "embed.weight", "update", {"a": 2, "b": 1}),
     "dropout": ("op", "layers.0.mlp.down_proj", "random numbers", {}),
+    "gelu": ("op", "layers.0.mlp", "calls", {"a": "gelu", "b": "silu"}),
+    "double": ("op", "layers.0", "calls", {"side": "a", "call": "multiply"}),
 }
+RIGHT = ("right", "recompute", "halves")  # in one batch, its blocks computed once more, in two micro-batches
 
 
 def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for its numbers alone)
@@ -52,6 +55,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
     import paddle.distributed as dist
     import paddle.nn.functional as F
     from paddle import nn
+    from paddle.distributed.fleet.utils import recompute
     from rank_shards import Copy, Reduce
 
     import padiff_shim
@@ -128,13 +132,14 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
     class Mlp(nn.Layer):
         def __init__(self, name, fault):
             super().__init__()
-            self.dropped = 0.5 * (fault == "dropout")
+            self.dropped, self.gelu = 0.5 * (fault == "dropout"), fault == "gelu"
             gate, up = (share(WHOLE[f"{name}.{part}_proj.weight"], 1) for part in ("gate", "up"))
             self.gate_up_proj = Column(np.concatenate([gate, up], 1))
             self.down_proj = Row(WHOLE[f"{name}.down_proj.weight"])
 
         def forward(self, x):
-            hidden = F.swiglu(self.gate_up_proj(x))
+            gated = self.gate_up_proj(x)
+            hidden = F.gelu(gated.chunk(2, -1)[0]) * gated.chunk(2, -1)[1] if self.gelu else F.swiglu(gated)
             return self.down_proj(F.dropout(hidden, self.dropped) if self.dropped else hidden)
 
     class Block(nn.Layer):
@@ -142,11 +147,13 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             super().__init__()
             self.norm1, self.norm2 = (Norm(WHOLE[f"{name}.norm{number}.weight"]) for number in (1, 2))
             self.attn, self.mlp = Attention(f"{name}.attn", fault), Mlp(f"{name}.mlp", fault)
+            self.doubled = fault == "double" and name == "layers.0"
             if fault == "epsilon":
                 self.norm1.epsilon = 1e-2
 
         def forward(self, x):
-            x = x + self.attn(self.norm1(x))
+            attended = self.attn(self.norm1(x))
+            x = x + (2 * attended if self.doubled else attended)
             return x + self.mlp(self.norm2(x))
 
     class Llama(nn.Layer):
@@ -155,12 +162,12 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             self.embed, self.norm = Embed(WHOLE["embed.weight"]), Norm(WHOLE["norm.weight"])
             self.layers = nn.LayerList([Block(f"layers.{place}", fault) for place in range(2)])
             self.head = Column(share(WHOLE["head.weight"], 1), copies=fault != "copy")
-            self.norm.weight.stop_gradient = fault == "frozen"
+            self.norm.weight.stop_gradient, self.again = fault == "frozen", fault == "recompute"
 
         def forward(self, ids):
             x = self.embed(ids)
             for block in self.layers:
-                x = block(x)
+                x = recompute(block, x) if self.again else block(x)
             return self.head(self.norm(x))
 
     def loss_of(logits, labels):
@@ -200,9 +207,11 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
         optimizer = paddle.optimizer.AdamW(rate, parameters=model.parameters(), weight_decay=decay, grad_clip=clip)
         with padiff_shim.record(pathlib.Path(sys.argv[1]) / name, model, gradients=True, parameters=True, states=True) as recording:
             for batch in map(paddle.to_tensor, np.roll(IDS, fault == "data" and rank, 1)):
-                loss = loss_of(model(batch[:, :-1]), batch[:, 1:])
-                recording.note("loss", loss)
-                (loss * (2 if fault == "twice" else 1)).backward()
+                parts = batch.chunk(2) if fault == "halves" else [batch]
+                for part in parts:
+                    loss = loss_of(model(part[:, :-1]), part[:, 1:])
+                    recording.note("loss", loss)
+                    (loss * (2 if fault == "twice" else 1 / len(parts))).backward()
                 for _ in range(2 if fault == "again" else 1):
                     optimizer.step()
                 optimizer.clear_grad()

@@ -53,6 +53,8 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
     )
     if reads is not None:
         return reads
+    if a.kind == "op" and a.size == 1 and not a.layer and not {*a.names} & {*b.names}:
+        return None  # a loss, which is computed in several ways
     arguments, sure = _of_arguments(rows, a, b)
     if sure:  # a number of each, and nothing else
         return arguments
@@ -61,12 +63,10 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
         for rule in (_of_axis, _of_factor, _of_mask, _of_order, _of_rows):
             if (reason := rule(first.reshape(second.shape), second)) is not None:
                 return reason
-    if others is not None:
-        return others
-    if a.kind == "op" and not {*a.names} & {*b.names}:
+    if others is None and a.kind == "op" and not {*a.names} & {*b.names}:
         numbers: dict[str, Any] = {"a": _api(a), "b": _api(b)}
         return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=shown(numbers["a"]), b=shown(numbers["b"])), numbers)
-    return arguments
+    return others or arguments
 
 
 def _api(call: Tensor) -> str:
@@ -213,7 +213,8 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
 
 
 def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
-    """A call of both runs that reads in one what the other's call reads behind one more call, perhaps of another rank."""
+    """A call of both runs that reads in one what the other's call reads behind one more call, perhaps of another rank; or another
+    call in each."""
     a, b = row.a, row.b
     if a is None or b is None or a.reads is None or b.reads is None or not {*a.names} & {*b.names}:
         return None
@@ -223,6 +224,11 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
         [call for other in before if other.apart is None and (call := getattr(other, side)) and digests(call) & known]
         for side, known in zip("ab", reads)
     ]
+    if len(lone[0]) == len(lone[1]) == 1 and not {*lone[0][0].names} & {*lone[1][0].names}:
+        calls = [shown(call[0].name) for call in lone]
+        return DifferenceReason(
+            CALLS, tr("a calls {a} here, b {b}", a=calls[0], b=calls[1]), {"a": lone[0][0].name, "b": lone[1][0].name}
+        )
     for place, side in enumerate("ab"):
         made = [
             other.any for other in before if other.apart is not None and digests(getattr(other, "ba"[place])) & reads[1 - place]

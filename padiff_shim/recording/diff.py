@@ -19,7 +19,7 @@ from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
 from .alignment import SUMS, Pair, align, same_elements
 from .call_origins import OriginFinder
-from .call_reasons import momenta, updates_apart
+from .call_reasons import digests, momenta, updates_apart
 from .difference import (
     HELD,
     Difference,
@@ -596,8 +596,10 @@ def _end(step: RecordedStep, *, layers: bool) -> Tensor | None:
     for tensor in step.tensors:
         operands = tensor.reads.operands if tensor.reads is not None else ()
         beside = tensor.size == 1 and operands and not any(operand.digest in made for operand in operands)  # made of the scale
-        last = tensor if tensor.kind in kinds and not beside and not scales_loss(tensor) else last
-        made.add(tensor.digest)
+        bits = digests(tensor)
+        again = bits <= made and "" not in bits  # as a backward computes it once more
+        last = tensor if tensor.kind in kinds and not beside and not again and not scales_loss(tensor) else last
+        made |= bits
     return last
 
 

@@ -188,8 +188,6 @@ def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> li
             if own.isdisjoint(itertools.chain(*roles))
             and (sizes := _sizes(shape, [separate[f"{parent}.{part}".lstrip(".")] for part in names]))
         }
-        if len(fitting) > 1 and re.search(r"(?<!q)kv", name.lower()):
-            fitting = {fusion: None for fusion in fitting if len(fusion.parts) == 2}
         known = next(iter(fitting), None)
         fusions[name] = known if fusions.get(name, known) == known else None
     return [fusion for fusion in fusions.values() if fusion is not None]

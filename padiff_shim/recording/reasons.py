@@ -233,7 +233,9 @@ def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | No
     if kind == "layer" and not any(row.any.kind == "op" for row in difference.rows):
         return _of_layers(difference, first)
     if kind == IN_STEP and not any(row.any.kind == "gradient" for row in difference.rows):
-        kind = "gradient"
+        kind, step = "gradient", first.any.step
+        text = tr("the forward agrees, gradients that the update uses do not: record both with --around {step}", step=step)
+        return DifferenceReason(kind, text, {"step": step})
     return DifferenceReason(kind, tr(place), {}) if (place := ROW_KINDS[kind].place) else None
 
 
@@ -474,11 +476,12 @@ def _of_tied(difference: Difference, first: TensorRow) -> DifferenceReason | Non
     """The one gradient that differs, of a weight that several calls read: a part of it is missing in one run."""
     names = {first.any.name}
     weights = (row for row in (*difference.inputs, *difference.rows) if row.any.name in names and is_weight(row.any))
-    digests = {side.digest for row in weights for side in (row.a, row.b) if side is not None and side.tensor in ("", WEIGHT)}
+    sides = (side for row in weights for side in (row.a, row.b) if side is not None and side.tensor in ("", WEIGHT))
+    bits = set[str]().union(*map(digests, sides))
     calls = [
         row.any for row in difference.rows
         if row.any.step == first.any.step and row.any.reads is not None
-        and digests.intersection(operand.digest for operand in row.any.reads.operands)
+        and bits.intersection(operand.digest for operand in row.any.reads.operands)
     ]  # fmt: skip
     calls = [call for call in calls if call.kind == "op"]
     norms = [side.figures.get("norm", 0.0) for side in (first.a, first.b) if side is not None]

@@ -277,7 +277,7 @@ def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint, Joint, int] |
     alike = False  # the batch has one axis in both
     for first, second in itertools.product(*ways):
         fit = _fit(a, first.shape, b, second.shape, crossing=crossing)
-        here = first.outer == second.outer
+        here = first.outer == second.outer or {first.outer, second.outer} == {0, ONE}
         if fit and (best is None or (fit, here) > (best[2], alike)):
             best, alike = (first, second, fit), here
     return best
@@ -582,7 +582,8 @@ def guess(tensors: Sequence[Tensor], partners: Sequence[Tensor], *, crossing: bo
 def _figures(tensor: RankTensor, way: Joint) -> dict[str, float]:
     """Those of the whole, as far as those of its parts determine them."""
     if tensor.size == 1 and way.outer == MEAN and way.inner == ONE:
-        return {"mean": float(np.mean([row[0].figures.get("mean", np.nan) for row in tensor.parts]))}
+        mean = float(np.mean([row[0].figures.get("mean", np.nan) for row in tensor.parts]))
+        return {**dict.fromkeys(("mean", "min", "max"), mean), **dict.fromkeys(("mean_abs", "norm"), abs(mean))}
     if not {way.inner, way.outer} <= {ONE, *range(_AXES)}:
         return {}
     parts = [part for line in tensor.parts[: 1 if way.outer == ONE else None] for part in line[: 1 if way.inner == ONE else None]]

@@ -8,7 +8,7 @@ import pytest
 import ranks
 import torch
 from helpers import ROOT, thinned
-from rank_llama import DECAY, FAULTS, HEADS, HIDDEN, IDS, MOST, RATE, SHARED, SIZE, WHOLE, WIDTH, WORDS
+from rank_llama import DECAY, FAULTS, HEADS, HIDDEN, IDS, MOST, RATE, RIGHT, SHARED, SIZE, WHOLE, WIDTH, WORDS
 from torch.nn import functional
 
 from padiff_shim import diff, record
@@ -100,7 +100,7 @@ def runs(request, tmp_path_factory):
     """A folder with a recording of the right model and of each fault that is tried, and of the original."""
     folder = tmp_path_factory.mktemp("llama")
     params = [item.callspec.params for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
-    ranks.run([ROOT / "tests" / "rank_llama.py", folder, "right", *(values["fault"] for values in params if "fault" in values)])
+    ranks.run([ROOT / "tests" / "rank_llama.py", folder, *RIGHT, *(values["fault"] for values in params if "fault" in values)])
     train_torch(folder / "torch")
     return folder
 
@@ -127,27 +127,6 @@ class SeparateTorch(torch.nn.Module):
 
     def forward(self, x):
         return self.o(self.q_proj(x) * torch.cat([self.k_proj(x), self.v_proj(x)], -1))
-
-
-@pytest.mark.parametrize("wrong", ["", "k", "o"])
-def test_one_process(wrong, tmp_path):
-    rng = np.random.default_rng(0)
-    weights = {name: rng.standard_normal((16, size)).astype("float32") for name, size in zip("qkvo", (16, 8, 8, 16))}
-    x = rng.standard_normal((4, 16)).astype("float32")
-    original = SeparateTorch(weights)
-    port = FusedPaddle({**weights, **({wrong: weights[wrong] * np.float32(1.01)} if wrong else {})})
-    with record(tmp_path / "paddle", port, gradients=True, parameters=True):
-        (port(paddle.to_tensor(x)) ** 2).mean().backward()
-    with record(tmp_path / "torch", original, gradients=True, parameters=True):
-        (original(torch.from_numpy(x)) ** 2).mean().backward()
-    for a, b in (("paddle", "torch"), ("torch", "paddle")):
-        difference = diff(tmp_path / a, tmp_path / b, rtol=1e-5)
-        assert bool(difference) is (not wrong), difference.answer
-        compared = {row.any.name for row in difference.compared if row.any.kind == "gradient"}
-        assert compared == {"q_proj.weight", "k_proj.weight", "v_proj.weight", "o.weight"}
-        if wrong:
-            name = {"k": "k_proj.weight", "o": "o.weight"}[wrong]
-            assert (difference.first.any.kind, difference.first.any.name) == ("parameter", name)
 
 
 def add_linear(model, name, values):
@@ -334,20 +313,21 @@ def test_a_rule_in_the_ports_words_holds_on_both_sides(rule, tmp_path, monkeypat
     assert diff(tmp_path / "paddle.nn", tmp_path / "torch.nn", shards=rule, rtol=1e-5)
 
 
-def test_right_is_the_same_without_a_rule(runs):
-    difference = diff(runs / "right", runs / "torch", shards="auto", rtol=RTOL)
+@pytest.mark.parametrize("right", RIGHT)
+def test_right_is_the_same_without_a_rule(runs, right):
+    difference = diff(runs / right, runs / "torch", shards="auto", rtol=RTOL)
     assert difference, str(difference)
     kinds = ("layer", "gradient", "step gradient", "clipped gradient", "parameter", "optimizer state")
     paired = {kind: {row.any.name for row in difference.compared if row.any.kind == kind} for kind in kinds}
     assert all(set(WHOLE) <= paired[kind] for kind in kinds[1:]), "the fused weights' parts are compared one by one"
     layers = {row.any.layer for row in difference.compared if row.any.kind == "layer"}
     assert {f"layers.{place}.{layer}_proj" for place in (0, 1) for layer in ("attn.q", "attn.k", "attn.v", "mlp.gate")} <= layers
-    assert not difference.unpaired
-    assert diff(runs / "torch", runs / "right", shards="auto", rtol=RTOL)
+    assert right == "recompute" or not difference.unpaired, "gradients that a backward within a backward leaves have no partner"
+    assert diff(runs / "torch", runs / right, shards="auto", rtol=RTOL)
 
 
 # Those of one process, the others' reasons among them, are in test_difference_reasons.py.
-@pytest.mark.parametrize("fault", thinned(FAULTS, "reduce", "norm", "most"))
+@pytest.mark.parametrize("fault", thinned(FAULTS, "reduce", "norm", "most", "gelu", "double"))
 def test_each_mistake_is_first(runs, fault):
     difference = diff(runs / fault, runs / "torch", shards="auto", rtol=RTOL)
     assert not difference
@@ -358,5 +338,5 @@ def test_each_mistake_is_first(runs, fault):
     assert first.step == 0
     assert difference.reason.kind == reason, difference.answer
     measured = {name: difference.reason.numbers[name] for name in numbers}
-    assert measured == pytest.approx(numbers, rel=1e-3)
+    assert measured == {key: pytest.approx(value, rel=1e-3) if type(value) is float else value for key, value in numbers.items()}
     assert difference.reason.text in difference.answer

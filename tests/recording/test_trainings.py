@@ -104,6 +104,10 @@ WRONG = {
     "rate": (unet, {}, {"faults": ("rate",)}, "learning rate", 0, "", {"a": 1e-3, "b": 2e-3}),
     "limit": (unet, {}, {"faults": ("clip",)}, "clipping", 1, "", {"a": 0.1, "b": 0.01}),
     "kept": (unet, {}, {"faults": ("kept",)}, "not cleared", 2, "", {"side": "a"}),
+    "kept, fingerprints": (unet, FINGERPRINT, {"faults": ("kept",)}, "gradient", 2, "judge.3.bias", {"step": 2}),
+    "turned, fingerprints": (
+        unet, FINGERPRINT, {"faults": ("turned",)}, "layer", 0, "generator.leave", {"behind": "generator.up", "step": 0},
+    ),
     "classifier kept": (classifier, {}, {"faults": ("kept",)}, "not cleared", 1, "", {"side": "a"}),
     "classifier kept, clips": (classifier, {"clips": True}, {"faults": ("kept",)}, "not cleared", 1, "", {"side": "a"}),
     "classifier momentum": (classifier, {}, {"faults": ("momentum",)}, "arguments", 0, "batch_norm", {"momentum": ["0.1", "0.1"]}),
