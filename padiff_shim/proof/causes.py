@@ -934,13 +934,14 @@ def _from_the_first(
 
 
 def _with_unseen(matching: Matching, pairs: list[CallPair]) -> list[CallPair]:
-    """The pairs, the first with the port's call of its kind and operands whose result no call reads: Paddle compares unseen."""
+    """The pairs, the first with the port's call of its kind and operands that leads to no pair: Paddle makes masks unseen."""
     call, *rest = pairs
     if call.original is None or call.port is not None:
         return pairs
     read = [matching.of_first.get(operand.value) for operand in call.original.operands]
     readers = [reader for value in read if value is not None for reader in value.readers if kind(reader) == kind(call.original)]
-    unseen = next((reader for reader in readers if not (reader.result.readers or matching.is_matched(reader.result))), None)
+    seen = [pair.port for pair in rest]
+    unseen = next((reader for reader in readers if not (reader in seen or matching.is_matched(reader.result))), None)
     return [CallPair(call.original, unseen), *rest]
 
 

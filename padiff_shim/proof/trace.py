@@ -767,6 +767,9 @@ class Capture(WithTables):
         beside = [tensor for tensor in results if not self._is_made(tensor, operands)]
         if beside:
             sides = [self._operand(f"operand {place + 1}", tensor) for place, tensor in enumerate(operands)]
+            floats = any(tensor.is_floating_point() or tensor.is_complex() for tensor in beside)
+            if not floats and all(self._is_of_numbers(side.value) for side in sides):
+                return  # a mask of a table: a constant
             parts = {_address(tensor) for tensor in operands}
             for tensor in beside:
                 if _address(tensor) not in parts:
