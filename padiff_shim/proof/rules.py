@@ -34,6 +34,7 @@ from .causes import (
 from .expressions import (
     Rewrite,
     ValueSource,
+    argument_node,
     argument_source,
     both,
     names_at,
@@ -899,8 +900,8 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     """The mistake of one difference, with what to write."""
     sites: tuple[CallSite | None, CallSite | None] = difference.sites or (None, None)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
-    if difference.attribute:
-        port = place_of_buffer(layers[1], difference.attribute) or port
+    if held := difference.attribute or _number_of_layer(difference):
+        port = place_of_buffer(layers[1], held) or port
     if port is not None and difference.spelled:
         port = replace(port, call=difference.spelled)
     place = port or original
@@ -918,8 +919,21 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)
 
 
+def _number_of_layer(difference: CallDifference) -> str:
+    """The attribute of the layer that gives a call another number (``self.scale``), where no change of the call mends it."""
+    port = difference.port
+    if port is None or port.api is None or difference.cause is not Cause.ATTRIBUTE or difference.write or difference.rewrite:
+        return ""
+    read = [argument_node(port.api, name) for name, value in port.api.arguments.items() if isinstance(value, (int, float))]
+    names = [ast.unparse(node).removeprefix("self.") for node in read if isinstance(node, ast.Attribute)]
+    return f"{port.layer}.{names[0]}".removeprefix(".") if len(names) == 1 and names[0].isidentifier() else ""
+
+
 def place_of_buffer(layers: Mapping[str, Model], name: str) -> ProgramPlace | None:
-    """The line that registers or assigns a buffer; None where no class of the layer's shows it."""
+    """The line that registers or assigns an attribute of a layer; None where no class of the layer's shows it."""
     path, _, own = name.rpartition(".")
     site = registered(type(layers[path]), own) if path in layers else None
-    return None if site is None else ProgramPlace.at(site, path, f"register_buffer({own!r})")
+    if site is None:
+        return None
+    place = ProgramPlace.at(site, path, f"register_buffer({own!r})")
+    return place if "register" in place.source else replace(place, call=f"self.{own}")
