@@ -339,8 +339,8 @@ def shown_item(item: Any) -> str:
 def shown(value: Any) -> str:
     """A value of an argument as a program writes it; the root of a whole number, or one over it, as a power.
 
-    >>> shown(0.25), shown(8**0.5), shown(64**-0.5), shown(8**-0.5)
-    ('0.25', '8 ** 0.5', '0.125', '8 ** -0.5')
+    >>> shown(0.25), shown(8**0.5), shown(64**-0.5), shown(8**-0.5), shown(1 / 3)
+    ('0.25', '8 ** 0.5', '0.125', '8 ** -0.5', '(1 / 3)')
     """
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
@@ -353,7 +353,9 @@ def _roots(number: float) -> Iterator[tuple[float, str]]:
     """The roots of whole numbers that a number may be, or one over them, each with its text."""
     for square, power in ((number * number, 0.5), (1 / (number * number or 1.0), -0.5)):
         if 1 < square < _LARGEST_SQUARE:
-            yield round(square) ** power, f"{round(square)} ** {power}"
+            whole = math.isqrt(round(square))
+            text = f"(1 / {whole})" if power < 0 and whole**2 == round(square) else f"{round(square)} ** {power}"
+            yield round(square) ** power, text
 
 
 class Name(str):

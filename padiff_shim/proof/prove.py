@@ -231,7 +231,8 @@ class Question:
         if not proof:
             names = [buffer.pair.paddle for buffer in apart]
             other = self._attempt(used, own=names)
-            if other or len(other.mistakes) <= len(proof.mistakes):
+            alone = [mistake for mistake in other.mistakes if mistake.cause is not Cause.BUFFER]
+            if other or 0 < len(other.mistakes) == len(alone) <= len(proof.mistakes):
                 other.notes.append(tr("each program has its own {names}: they were made otherwise", names=listed(names)))
                 return other
             self.ran = ran

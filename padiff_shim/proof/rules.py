@@ -11,7 +11,7 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,6 @@ from .causes import (
 from .expressions import (
     Rewrite,
     ValueSource,
-    argument_node,
     argument_source,
     both,
     names_at,
@@ -178,7 +177,15 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
     if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
         return differences
-    for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
+    known = () if difference.cause is Cause.ORDER else (evidence.matching.of_second, evidence.matching.of_first)
+    right = [_lines_that_agree(trace.nodes, values) for trace, values in zip((evidence.port, evidence.original), known)]
+    files = port.site.file, original.site.file
+    wrong = (
+        other
+        for other in otherwise(port.site, original.site)
+        if not right or not all((file, line) in lines for file, line, lines in zip(files, (other.line, other.original), right))
+    )
+    for other in itertools.islice(wrong, _MOST_TRIED):
         if evidence.helps(other.rewrite.patch()) == MENDS:
             text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
             sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
@@ -186,6 +193,12 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
             changed = replace(difference, cause=cause, text=text, sites=sites, rewrite=other.rewrite, settles=True)
             return [*differences[:-1], replace(changed, write="", arguments=(), spelled="", attribute="")]
     return differences
+
+
+def _lines_that_agree(calls: Sequence[TraceCall], known: Container[Value]) -> set[Line]:
+    """The lines of a forward whose calls all give what the other program's give: no change of them mends anything."""
+    results = [(call.site[:2], all(value in known for value in call.results)) for call in calls if not call.backward]
+    return {line for line, _ in results} - {line for line, same in results if not same}
 
 
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
@@ -900,8 +913,8 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     """The mistake of one difference, with what to write."""
     sites: tuple[CallSite | None, CallSite | None] = difference.sites or (None, None)
     original, port = ProgramPlace.of(difference.original, sites[0]), ProgramPlace.of(difference.port, sites[1])
-    if held := difference.attribute or _number_of_layer(difference):
-        port = place_of_buffer(layers[1], held) or port
+    if difference.attribute:
+        port = place_of_buffer(layers[1], difference.attribute) or port
     if port is not None and difference.spelled:
         port = replace(port, call=difference.spelled)
     place = port or original
@@ -919,21 +932,8 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)
 
 
-def _number_of_layer(difference: CallDifference) -> str:
-    """The attribute of the layer that gives a call another number (``self.scale``), where no change of the call mends it."""
-    port = difference.port
-    if port is None or port.api is None or difference.cause is not Cause.ATTRIBUTE or difference.write or difference.rewrite:
-        return ""
-    read = [argument_node(port.api, name) for name, value in port.api.arguments.items() if isinstance(value, (int, float))]
-    names = [ast.unparse(node).removeprefix("self.") for node in read if isinstance(node, ast.Attribute)]
-    return f"{port.layer}.{names[0]}".removeprefix(".") if len(names) == 1 and names[0].isidentifier() else ""
-
-
 def place_of_buffer(layers: Mapping[str, Model], name: str) -> ProgramPlace | None:
     """The line that registers or assigns an attribute of a layer; None where no class of the layer's shows it."""
     path, _, own = name.rpartition(".")
     site = registered(type(layers[path]), own) if path in layers else None
-    if site is None:
-        return None
-    place = ProgramPlace.at(site, path, f"register_buffer({own!r})")
-    return place if "register" in place.source else replace(place, call=f"self.{own}")
+    return None if site is None else ProgramPlace.at(site, path, f"register_buffer({own!r})")

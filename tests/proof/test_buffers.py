@@ -71,6 +71,32 @@ def test_a_buffer_that_no_file_keeps(made, order, words):
     assert not any(mistake.write for mistake in proof.mistakes)
 
 
+class _Drawn(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(4, 4)
+        self.register_buffer("features", torch.randn(6, 4))
+
+    def forward(self, x):
+        return torch.tanh(self.fc(x) @ self.features.T).sum(-1)
+
+
+class _DrawnPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.fc = paddle.nn.Linear(4, 4)
+        self.register_buffer("features", paddle.randn([6, 4]))
+
+    def forward(self, x):
+        return paddle.tanh(paddle.matmul(self.fc(x), self.features, transpose_y=True)).max(-1)  # the op
+
+
+def test_a_buffer_that_began_apart_does_not_hide_a_mistake():
+    """With its own values the port has the one mistake that these are others."""
+    proof = prove(_DrawnPort(), _Drawn(), np.random.default_rng(0).standard_normal((3, 4)).astype("float32"))
+    assert (proof.verdict, proof.mistakes[0].paddle.line) == (ProofVerdict.CODE_DIFFERS, _line("# the op")), str(proof)
+
+
 class _Positions(torch.nn.Module):
     def __init__(self, rows=32):
         super().__init__()
