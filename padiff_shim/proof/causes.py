@@ -756,7 +756,7 @@ def explain(
     if not original and not port:
         return None
     aligned = align(matching, original[:WINDOW], port[:WINDOW])
-    pairs = _with_unseen(matching, _from_the_first(matching, aligned, original, port))
+    pairs = _with_unseen(matching, _from_the_first(matching, aligned, original, port), port)
     cause, text, pair = _cause(matching, pairs)
     if cause in WRITTEN_OTHERWISE and (laid_otherwise := _laid_otherwise(matching, pairs)) is not None:
         return laid_otherwise
@@ -933,15 +933,14 @@ def _from_the_first(
     return pairs[places[0] :]
 
 
-def _with_unseen(matching: Matching, pairs: list[CallPair]) -> list[CallPair]:
-    """The pairs, the first with the port's call of its kind and operands that leads to no pair: Paddle makes masks unseen."""
+def _with_unseen(matching: Matching, pairs: list[CallPair], port: Sequence[TraceCall]) -> list[CallPair]:
+    """The pairs, the first with the call of its kind and operands that leads to none of the port's: Paddle makes masks unseen."""
     call, *rest = pairs
-    if call.original is None or call.port is not None:
+    if call.original is None or call.port is not None or any(map(has_name, sources(call.original.result, made=True))):
         return pairs
     read = [matching.of_first.get(operand.value) for operand in call.original.operands]
     readers = [reader for value in read if value is not None for reader in value.readers if kind(reader) == kind(call.original)]
-    seen = [pair.port for pair in rest]
-    unseen = next((reader for reader in readers if not (reader in seen or matching.is_matched(reader.result))), None)
+    unseen = next((reader for reader in readers if not (reader in port or matching.is_matched(reader.result))), None)
     return [CallPair(call.original, unseen), *rest]
 
 

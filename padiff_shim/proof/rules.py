@@ -177,7 +177,8 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
     if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
         return differences
-    known = () if difference.cause is Cause.ORDER else (evidence.matching.of_second, evidence.matching.of_first)
+    looked_at = difference.part == FORWARD and difference.cause is not Cause.ORDER  # where values say what a line does
+    known = (evidence.matching.of_second, evidence.matching.of_first) if looked_at else ()
     right = [_lines_that_agree(trace.nodes, values) for trace, values in zip((evidence.port, evidence.original), known)]
     files = port.site.file, original.site.file
     wrong = (
