@@ -190,24 +190,10 @@ _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
 
 def difference_of(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str]:
     """What differs between two calls that stand for each other: the first answer of these functions."""
-    for rule in (_of_tables, _of_kind, _of_writes, _of_indices, _of_parts, _of_names, _of_operands):
+    for rule in (_of_kind, _of_indices, _of_parts, _of_names, _of_operands):
         if (difference := rule(matching, original, port)) is not None:
             return difference
     return Cause.UNKNOWN, tr("{port} gives other values than {original}", port=port, original=original)
-
-
-def _of_tables(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
-    """Two ops that make a table of other numbers (frequencies of rotary positions): the numbers are the mistake."""
-    if kind(original) == kind(port) or not (_of_constants(original) and _of_constants(port)):
-        return None
-    expected = [operand for operand in original.operands if operand.value not in matching.of_first]
-    actual = [operand for operand in port.operands if not matching.is_matched(operand.value)]
-    alike = len(expected) == len(actual) == 1 and comparable(expected[0], actual[0])
-    return (Cause.CONSTANT, values_differ(expected[0], actual[0])[1]) if alike else None
-
-
-def _of_constants(call: TraceCall) -> bool:
-    return all(map(_is_constant, call.operands))
 
 
 def _is_constant(operand: TraceOperand) -> bool:
@@ -231,17 +217,6 @@ def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[
     if kind(original) == kind(port):
         return None
     return Cause.OTHER_OP, tr("{port} in place of {original}", port=port, original=original)
-
-
-def _of_writes(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
-    """Elements that are set in one tensor."""
-    if (
-        kind(original) != "written"
-        or original.name == port.name
-        or not matching.same(*(call.operands[0].value for call in (original, port)))
-    ):
-        return None
-    return Cause.OPERAND, tr("other elements are set, or to other values")
 
 
 def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:

@@ -349,21 +349,6 @@ def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | 
     return ValueSource(call.file, call.expression, "").replaced_by(text) if text else None
 
 
-def _with_another_layer(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The layer whose weights a call should read, beside the one that is called."""
-    port, matching = difference.port, evidence.matching
-    if difference.taken is None or port is None or port.api is None or matching is None:
-        return None
-    wanted, read = matching.of_first.get(difference.taken[0]), difference.taken[1]
-    own = next((operand.value for operand in port.operands if matching.of_second.get(operand.value) is read), None)
-    node = port.api.expression
-    if wanted is None or own is None or not isinstance(node, ast.Call):
-        return None
-    here, there = (value.label.rpartition(".")[0].rpartition(".") for value in (own, wanted))
-    beside = here[0] == there[0] and ast.unparse(node.func) == f"self.{here[2]}" and there[2]
-    return Rewrite.of(port.api.file, [(node.func, f"self.{there[2]}")]) if beside else None
-
-
 def _with_operands_of_maker(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
     """What a call in front reads otherwise than the original's call of its kind, whose results both go on with."""
     original, port, matching = difference.original, difference.port, evidence.matching
@@ -379,7 +364,6 @@ def _with_operands_of_maker(difference: CallDifference, evidence: Evidence) -> R
 _WAYS: dict[Cause, tuple[Callable[[CallDifference, Evidence], Rewrite | None], ...]] = {
     Cause.MISSING: (_with_missing,),
     Cause.EXTRA: (_without_extra,),
-    Cause.WEIGHT: (_with_another_layer,),
     Cause.OPERAND: (_with_operands_of_maker,),
 }
 

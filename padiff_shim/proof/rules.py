@@ -11,7 +11,7 @@ import ast
 import functools
 import itertools
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -177,16 +177,7 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
     if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
         return differences
-    looked_at = difference.part == FORWARD and difference.cause is not Cause.ORDER  # where values say what a line does
-    known = (evidence.matching.of_second, evidence.matching.of_first) if looked_at else ()
-    right = [_lines_that_agree(trace.nodes, values) for trace, values in zip((evidence.port, evidence.original), known)]
-    files = port.site.file, original.site.file
-    wrong = (
-        other
-        for other in otherwise(port.site, original.site)
-        if not right or not all((file, line) in lines for file, line, lines in zip(files, (other.line, other.original), right))
-    )
-    for other in itertools.islice(wrong, _MOST_TRIED):
+    for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
         if evidence.helps(other.rewrite.patch()) == MENDS:
             text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
             sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
@@ -194,12 +185,6 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
             changed = replace(difference, cause=cause, text=text, sites=sites, rewrite=other.rewrite, settles=True)
             return [*differences[:-1], replace(changed, write="", arguments=(), spelled="", attribute="")]
     return differences
-
-
-def _lines_that_agree(calls: Sequence[TraceCall], known: Container[Value]) -> set[Line]:
-    """The lines of a forward whose calls all give what the other program's give: no change of them mends anything."""
-    results = [(call.site[:2], all(value in known for value in call.results)) for call in calls if not call.backward]
-    return {line for line, _ in results} - {line for line, same in results if not same}
 
 
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
