@@ -618,9 +618,35 @@ class TwoWidths(torch.nn.Module):
         return self.second(self.up(self.first(x[:32].reshape(2, 24, 16))))
 
 
+class OneProduct(Attention):
+    def __init__(self, width):
+        super().__init__(width)
+        self.kv = torch.nn.Linear(width, 2 * width)
+        del self.k, self.v
+
+    def forward(self, x):
+        k, v = self.kv(x).chunk(2, -1)
+        return torch.softmax(self.q(x) @ k.transpose(-1, -2), -1) @ v
+
+
+class InTwoWays(TwoWidths):
+    def __init__(self):
+        super().__init__()
+        self.second = OneProduct(32)
+
+
+IN_TWO_LAYERS = "return self.second(self.up(self.first(x[:32].reshape([2, 24, 16]))))"
+
+
+def test_a_line_that_the_original_writes_in_two_ways(tmp_path):
+    answer, behind = ask(tmp_path, IN_TWO_LAYERS, InTwoWays, TWO_WIDTHS)
+    assert answer.mended
+    assert not behind.identical
+    assert answer.notes
+
+
 def test_one_product_in_layers_of_two_widths_is_one_change(tmp_path):
-    body = "return self.second(self.up(self.first(x[:32].reshape([2, 24, 16]))))"
-    (answer,) = ask(tmp_path, body, TwoWidths, TWO_WIDTHS, times=1)
+    (answer,) = ask(tmp_path, IN_TWO_LAYERS, TwoWidths, TWO_WIDTHS, times=1)
     (origin,) = (origin for origin in answer.origins if origin.cause == GROUPING)
     assert origin.paddle.line == 13
     assert origin.patch is not None, str(answer)

@@ -100,7 +100,11 @@ def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall],
     """Rows that a mask of two axes chooses, counted along its other axis first; None where an origin sums over no such rows."""
     summing = [group for groups in times for group in groups if group.sums_other_rows]
     counting = {call_number(call) for group in summing for call in group.moved[0] if call.name == "nonzero"}
-    candidates = [_turned(number, calls, places, cause_of(summing[0])) for number in counting if number is not None]
+    candidates = [
+        _turned(number, calls, places, cause_of(summing[0]))
+        for number in counting
+        if number is not None and calls[number].op == "nonzero"
+    ]
     return Change(candidates[0].formulation, 0, 1, tuple(candidates)) if candidates else None
 
 
