@@ -146,7 +146,7 @@ class OnTorch(Substituting):
             return False
         with paused():
             side, operands = to_torch(result), [leaf for _, leaf in leaves((args, kwargs)) if type(leaf) in TENSOR_TYPES]
-            likes = [to_torch(operand) for operand in operands if operand.shape == result.shape]
+            likes = [to_torch(operand) for operand in operands if (operand.shape, operand.dtype) == (result.shape, result.dtype)]
         likes = [like for like in likes if like.data_ptr() != side.data_ptr() and torch.equal(like, side)]
         for like in likes:
             self.capture.moved(side, like)  # type: ignore[union-attr]

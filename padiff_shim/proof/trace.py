@@ -655,7 +655,8 @@ class Capture(WithTables):
         if name in ("_to_copy", "copy") and not partly and _widens(operands[-1].tensor, results[0]):
             self._where()
             source = operands[-1].tensor
-            self._is(results[0], operands[-1].value, fresh=source if source.dtype == results[0].dtype else None)
+            copied = name == "copy" or not arguments or source.dtype == results[0].dtype
+            self._is(results[0], operands[-1].value, fresh=source if copied else None)
             return
         attributes = attributes_of(arguments)
         numbers = [
