@@ -38,7 +38,7 @@ FAULTS = {
     "most": ("clipped gradient", "embed.weight", "clipping", {"a": 1.1 * MOST, "b": MOST}),
     "rate": ("parameter", "embed.weight", "learning rate", {"a": 0.9 * RATE, "b": RATE}),
     "decay": ("parameter", "embed.weight", "weight decay", {"a": 0.0, "b": DECAY}),
-    "twice": ("gradient", "head.weight", "scale", {"factor": 2}),
+    "twice": ("gradient", "head.weight", "scale", {"factor": 2.0}),
     "copy": ("gradient", "layers.1.mlp.down_proj.weight", "backward", {}),
     "data": ("op", "embed", "data", {}),
     "frozen": ("gradient", "norm.weight", "not trained", {}),

@@ -64,9 +64,12 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
             if (reason := rule(first.reshape(second.shape), second)) is not None:
                 return reason
     if others is None and a.kind == "op" and not {*a.names} & {*b.names}:
-        numbers: dict[str, Any] = {"a": _api(a), "b": _api(b)}
-        return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=shown(numbers["a"]), b=shown(numbers["b"])), numbers)
+        return _other_calls(_api(a), _api(b))
     return others or arguments
+
+
+def _other_calls(a: str, b: str) -> DifferenceReason:
+    return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=shown(a), b=shown(b)), {"a": a, "b": b})
 
 
 def _api(call: Tensor) -> str:
@@ -225,10 +228,7 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
         for side, known in zip("ab", reads)
     ]
     if len(lone[0]) == len(lone[1]) == 1 and not {*lone[0][0].names} & {*lone[1][0].names}:
-        calls = [shown(call[0].name) for call in lone]
-        return DifferenceReason(
-            CALLS, tr("a calls {a} here, b {b}", a=calls[0], b=calls[1]), {"a": lone[0][0].name, "b": lone[1][0].name}
-        )
+        return _other_calls(lone[0][0].name, lone[1][0].name)
     for place, side in enumerate("ab"):
         made = [
             other.any for other in before if other.apart is not None and digests(getattr(other, "ba"[place])) & reads[1 - place]

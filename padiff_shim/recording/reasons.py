@@ -18,6 +18,7 @@ from .call_origins import ARGUMENTS, other_arguments
 from .call_reasons import (
     CALLS,
     DTYPE,
+    MASK,
     OPERAND,
     digests,
     of_average,
@@ -215,8 +216,10 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
     """The reason for what a call or a layer returns; ``single``: of one process each."""
     same_framework = difference.frameworks[0] == difference.frameworks[1]
     calls = _of_random(difference, first) or (_of_call(first) if same_framework else None)
-    calls = calls or of_lone_call(difference.rows, first) or _of_numbers(first)
-    calls = calls or (of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first))
+    made = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
+    # A mask that one run lacks is told as a mask, not as the call that adds it.
+    calls = calls or (made if made is not None and made.kind == MASK else of_lone_call(difference.rows, first))
+    calls = calls or _of_numbers(first) or made
     # What one of several ranks reads is a part of it.
     return calls if calls is not None or not single or not same_framework or rounding.incoming else _of_operands(first)
 
