@@ -198,8 +198,9 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
     values = evidence.original.values()
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
     if original is not None and difference.cause in (Cause.EXTRA, Cause.ORDER, Cause.OPERAND):  # what its reader reads, or should
-        every = difference.cause is Cause.ORDER
-        mended += [operand.tensor for operand in original.operands if every or operand.value.node is not None]
+        every, indices = difference.cause is Cause.ORDER, difference.cause is Cause.OPERAND  # which a call in front gives
+        read = [operand.tensor for operand in original.operands if every or operand.value.node is not None]
+        mended += [tensor for tensor in read if not (indices and tensor.is_floating_point())]
     causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
     for api, nodes in _calls_of_api(difference, evidence):
         if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:
@@ -866,6 +867,8 @@ def _key(difference: CallDifference) -> tuple[Any, ...]:
     if difference.cause in (Cause.MISSING, Cause.EXTRA, Cause.ORDER):  # the other program's call beside it may be any of several
         beside = 1 if difference.cause is Cause.MISSING else 0
         lines[beside] = names[beside] = None
+    if difference.cause is Cause.ATTRIBUTE and difference.write:  # and what it stands for may be several calls
+        lines[0], names[0] = None, difference.write
     attributes = difference.arguments or (_ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ())
     return (difference.cause, *lines, *names, *attributes)
 
