@@ -94,7 +94,7 @@ class BoundCall(NamedTuple):
 
 
 @functools.cache
-def _door(name: str) -> EntryPoint:
+def _writing_door(name: str) -> EntryPoint:
     """As if it was an entry point: a function of the tensor, the values, and what writes these."""
     op = Op(op_name(name), _write, "x value index", (), tensors=2, exact=True, complex=True, promote="none", oracle=_last_of_each)
     target = f"paddle.{'Tensor' if name == '_setitem_dygraph' else '_C_ops'}.{name}"
@@ -152,4 +152,4 @@ def write_of(name: str, original: Callable[..., Any], args: tuple[Any, ...]) -> 
         original(*({id(tensor): x, id(value): values}.get(id(arg), arg) for arg in args))
         return x
 
-    return BoundCall(_door(name), (tensor, operand, places), (tensor, value, write)) if places.rows.numel() else None
+    return BoundCall(_writing_door(name), (tensor, operand, places), (tensor, value, write)) if places.rows.numel() else None

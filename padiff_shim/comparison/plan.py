@@ -468,8 +468,8 @@ class Comparison(NativeCalls):
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What is read at an index is compared; of what else moves values there is nothing to compare."""
-        frame = top()
-        if name == "_getitem_dygraph" and frame is not None and not (self.aside or frame.idle or grad_tracer() is None):
+        frame = top() if name == "_getitem_dygraph" else None
+        if frame is not None and not (self.aside or frame.idle or grad_tracer() is None):
             try:
                 gate(frame, "gather_nd")  # of which it is a form
                 read = indexed.read_of(original, *args)

@@ -198,9 +198,11 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
     values = evidence.original.values()
     mended = [tensor for tensor in difference.mend[1] if tensor is not None] if difference.mend else []
     if original is not None and difference.cause in (Cause.EXTRA, Cause.ORDER, Cause.OPERAND):  # what its reader reads, or should
-        every, indices = difference.cause is Cause.ORDER, difference.cause is Cause.OPERAND  # which a call in front gives
+        every = difference.cause is Cause.ORDER
         read = [operand.tensor for operand in original.operands if every or operand.value.node is not None]
-        mended += [tensor for tensor in read if not (indices and tensor.is_floating_point())]
+        if difference.cause is Cause.OPERAND:  # indices alone: the call in front that gives them has the argument
+            read = [tensor for tensor in read if not tensor.is_floating_point()]
+        mended += read
     causes = {"attributes": difference.cause is Cause.ATTRIBUTE, "exchanged": difference.cause is not Cause.CONSTANT}
     for api, nodes in _calls_of_api(difference, evidence):
         if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:

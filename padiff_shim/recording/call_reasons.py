@@ -223,9 +223,9 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
         return None
     reads = [{operand.digest for operand in side.reads.operands} for side in (a, b) if side.reads is not None]
     before = [other for other in rows if other.any.kind == "op" and other.any.step == row.any.step]
-    alone = {side: [call for other in before if other.apart is None and (call := getattr(other, side))] for side in "ab"}
+    unpaired = {side: [call for other in before if other.apart is None and (call := getattr(other, side))] for side in "ab"}
     lone = [  # other than what the call itself writes beside its result
-        [call for call in alone[side] if call.call != own.call and digests(call) & known]
+        [call for call in unpaired[side] if call.call != own.call and digests(call) & known]
         for side, own, known in zip("ab", (a, b), reads)
     ]
     if len(lone[0]) == len(lone[1]) == 1 and not {*lone[0][0].names} & {*lone[1][0].names}:

@@ -321,17 +321,18 @@ def _in_step(compared: Sequence[Compared], difference: Difference, stages: Mappi
 
     ``stages``: rank -> its stage of a pipeline; the forward of a later one reads what an earlier one has made.
     """
+    behind_forwards = len(stages) if len(set(stages.values())) > 1 else 0  # a stage beyond all others
     waiting = {place: entry for place, steps in enumerate(compared) if (entry := next(steps, None)) is not None}
     while waiting:
         number = min(step.step for step, _ in waiting.values())
         here = [place for place, (step, _) in waiting.items() if step.step == number]
         rows: list[tuple[int, int, TensorRow]] = []
         for process in here:
-            begun, later = False, len(stages) * (len(set(stages.values())) > 1)
+            stage_of_others = 0  # until the forward begins: weights at the start
             for place, row in enumerate(waiting[process][1]):
                 forward = row.any.kind in _FORWARD
-                begun = begun or forward
-                rows.append((stages.get(row.rank, 0) if forward else later * begun, place, row))
+                stage_of_others = behind_forwards if forward else stage_of_others
+                rows.append((stages.get(row.rank, 0) if forward else stage_of_others, place, row))
         for _, _, row in sorted(rows, key=lambda entry: entry[:2]):
             difference.add(row)
         for place in here:
@@ -427,7 +428,7 @@ def _compare(
             rows = [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs]
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners, samples)
-        inputs, rows = _in_any_order(inputs, rows) if difference.fingerprints else (inputs, rows)
+        _settle_orders(difference, inputs, rows)
         difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
         unknown += [row for row in rows if not _is_known(row)]
         comparable = _backwards(filter(_is_known, _judged(rows, ranks.scaled if ranks is not None and ranks.divided else None)))
@@ -684,9 +685,11 @@ def _judged(rows: list[TensorRow], scaled: set[str] | None) -> list[TensorRow]:
     return rows
 
 
-def _in_any_order(*parts: list[TensorRow]) -> Iterator[list[TensorRow]]:
-    """Rows of a step, of layers with the same elements in another order, as fused ones may have them, equal where the layer around
-    them returns the same."""
+def _settle_orders(difference: Difference, *parts: list[TensorRow]) -> None:
+    """Have fingerprints of a step equal whose layers have the same elements in another order, as fused ones may, where the layer
+    around them returns the same."""
+    if not difference.fingerprints:
+        return
     returned = [row for rows in parts for row in rows if row.any.kind == "layer"]
     same = {row.any.layer for row in returned if not row.differs}
     layers = {row.any.layer for row in returned if row.differs and row.any.layer.rpartition(".")[0] in same}
@@ -695,7 +698,6 @@ def _in_any_order(*parts: list[TensorRow]) -> Iterator[list[TensorRow]]:
             layer = row.any.name.rpartition(".")[0] if is_weight(row.any) else row.any.layer if row.any.kind == "layer" else None
             if row.differs and row.a and row.b and layer in layers and same_elements([row.a], [row.b]):
                 rows[place] = replace(row, differs=False, joined=tr("the elements in any order"))
-        yield rows
 
 
 def _backwards(rows: Iterable[TensorRow]) -> list[TensorRow]:

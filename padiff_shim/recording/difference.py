@@ -291,14 +291,12 @@ class Difference(Presented):
 
     def sender(self, row: TensorRow) -> TensorRow | None:
         """The row of another rank that has made in one of the runs what a rank is given there."""
-        for other in self.rows if len({step.rank for step in self.steps}) > 1 else ():
-            pairs = ((other.a, row.a), (other.b, row.b))
-            same = (
-                made and received and made.digest == received.digest != "" and made.step == received.step
-                for made, received in pairs
-            )
-            if other.rank != row.rank and any(same):
-                return other
+        for other in self.rows:
+            if other.rank == row.rank:
+                continue
+            for made, received in ((other.a, row.a), (other.b, row.b)):
+                if made and received and made.digest == received.digest != "" and made.step == received.step:
+                    return other
         return None
 
     def __bool__(self) -> bool:

@@ -216,10 +216,10 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
     """The reason for what a call or a layer returns; ``single``: of one process each."""
     same_framework = difference.frameworks[0] == difference.frameworks[1]
     calls = _of_random(difference, first) or (_of_call(first) if same_framework else None)
-    made = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
-    # A mask that one run lacks is told as a mask, not as the call that adds it.
-    calls = calls or (made if made is not None and made.kind == MASK else of_lone_call(difference.rows, first))
-    calls = calls or _of_numbers(first) or made
+    if calls is None:
+        own = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
+        masked = own if own is not None and own.kind == MASK else None  # one that a run lacks is none of the call that adds it
+        calls = masked or of_lone_call(difference.rows, first) or _of_numbers(first) or own
     # What one of several ranks reads is a part of it.
     return calls if calls is not None or not single or not same_framework or rounding.incoming else _of_operands(first)
 

@@ -277,8 +277,11 @@ def _best(a: Tensor, b: Tensor, *, crossing: bool) -> tuple[Joint, Joint, int] |
     alike = False  # the batch has one axis in both
     for first, second in itertools.product(*ways):
         fit = _fit(a, first.shape, b, second.shape, crossing=crossing)
-        whole = a.kind == "op" and {first.outer, second.outer} == {0, ONE}  # a call that one run makes of all micro-batches
-        here = first.outer == second.outer or whole
+        of_all_batches = a.kind == "op" and {first.outer, second.outer} == {
+            0,
+            ONE,
+        }  # in one run, micro-batch by micro-batch in the other
+        here = first.outer == second.outer or of_all_batches
         if fit and (best is None or (fit, here) > (best[2], alike)):
             best, alike = (first, second, fit), here
     return best

@@ -295,18 +295,18 @@ def native(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
 class IslandCall:
     """The native call behind an island: its results and the operands that it was made with."""
 
-    __slots__ = ("freed", "name", "once", "operands", "results")
+    __slots__ = ("freed", "name", "native_results", "once", "operands")
 
-    def __init__(self, name: str, results: list[Any], operands: Operands, *, once: bool) -> None:
+    def __init__(self, name: str, native_results: list[Any], operands: Operands, *, once: bool) -> None:
         self.name = name
-        self.results: Any = results
+        self.native_results: Any = native_results
         self.operands: Any = operands
         self.once = once  # a PyLayer: Paddle's engine ends the process where it runs its node a second time
         self.freed: Any = None  # the backward without ``retain_graph`` that was here
 
     def reached(self, session: Any) -> bool:
         """A backward has come here; whether the native graph must stay for another one."""
-        if self.results is None or (self.freed is not None and self.freed is not session):
+        if self.native_results is None or (self.freed is not None and self.freed is not session):
             raise freed(self.name)
         if session is None or session.retain:
             return True
@@ -334,7 +334,7 @@ class IslandCall:
                 _partial.release()
             grads = [inlet.take() for inlet in inlets]
         if not retain or (self.once and not copied):
-            self.results, self.operands = None, None
+            self.native_results, self.operands = None, None
         return grads
 
 
@@ -352,16 +352,16 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        results = tuple(map(as_result, cell.results))  # a view has the strides of the same one in Torch
+        torch_results = tuple(map(as_result, cell.native_results))  # a view has the strides of the same one in Torch
         if cell.once:
-            ctx.save_for_backward(*results)
-        return results
+            ctx.save_for_backward(*torch_results)
+        return torch_results
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         cell, session = ctx.cell, LOCAL.session
         retain = cell.reached(session)
-        pairs = [(out, grad) for out, grad in zip(cell.results, grads) if grad is not None]
+        pairs = [(out, grad) for out, grad in zip(cell.native_results, grads) if grad is not None]
         if not pairs:
             return (None,) * (1 + len(cell.operands.inlets))
         if torch.is_grad_enabled():
@@ -389,7 +389,7 @@ def _backward_island(
         native_engine(),
         paddle.enable_grad(),
         cell.operands.inlets_off(),
-        _results_shown(cell.results, ends),
+        _results_shown(cell.native_results, ends),
         _passing(cell.operands, members),
     ):
         gradients = _run_copies([result for result, _ in pairs], cell.operands.aliases, first_gradient, create=True)
@@ -508,20 +508,22 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
         flat = [outs]
     else:
         _flatten(outs, flat := [])
-    differentiable = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
-    if not differentiable or not operands.led_to_by(differentiable):
+    differentiable_results = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
+    if not differentiable_results or not operands.led_to_by(differentiable_results):
         return outs
-    if (operands.twinless and any(led_to(differentiable, operands.twinless))) or not all(map(has_twin, differentiable)):
+    if (operands.twinless and any(led_to(differentiable_results, operands.twinless))) or not all(
+        map(has_twin, differentiable_results)
+    ):
         operands.pass_on()
         return outs
-    ends = torch_ends(IslandCall(name, differentiable, operands, once=once))
-    results = list(map(sentinel, differentiable, ends))
+    ends = torch_ends(IslandCall(name, differentiable_results, operands, once=once))
+    results = list(map(sentinel, differentiable_results, ends))
     if once:
         for result in results:
             attribute(result, TAPE).ignores_answers = True
-    if outs is differentiable[0]:
+    if outs is differentiable_results[0]:
         return results[0]
-    return exchanged(outs, {id(out): result for out, result in zip(differentiable, results)})
+    return exchanged(outs, {id(out): result for out, result in zip(differentiable_results, results)})
 
 
 def torch_ends(cell: IslandCall) -> tuple[torch.Tensor, ...]:

@@ -166,11 +166,11 @@ class WithoutGradient(Arriving):
 
 
 class ZerosBehind(torch.autograd.Function):
-    """The same for a float result: the values ``memory``, behind which ``differentiable`` gets zeros."""
+    """The same for a float result: the values ``memory``, behind which ``sibling``, a result beside it, gets zeros."""
 
     @staticmethod
-    def forward(ctx: Any, memory: torch.Tensor, differentiable: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(differentiable)
+    def forward(ctx: Any, memory: torch.Tensor, sibling: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(sibling)
         return memory.view_as(memory)
 
     @staticmethod
@@ -273,12 +273,15 @@ def sentinel(source: Any, side: torch.Tensor) -> Any:
     return attach(_over(source, tiny, side.dtype), side, tiny)
 
 
-def with_hook(source: Any, differentiable: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
-    """A Paddle tensor with the memory of ``source`` whose node is a float like ``differentiable`` and ``hook``; not on the tape."""
-    tiny = floats(differentiable)[0]
+def with_hook(source: Any, sibling: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+    """A Paddle tensor with the memory of ``source`` whose node is a float like ``sibling``, a result beside it, and ``hook``.
+
+    It is not on the tape.
+    """
+    tiny = floats(sibling)[0]
     if not IS_3 and source.dtype not in FLOATS:  # what arrives has its dtype there, and no leaf adds up whole numbers
         tiny = paddle_graph.cast(tiny, source.dtype)
-    result = _over(source, tiny, differentiable.dtype)
+    result = _over(source, tiny, sibling.dtype)
     paddle_graph.register_grad_hook(result, hook)
     return result
 

@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 
 import torch
 
+from ...measure.distance import distance
 from ...table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
 from ...text import tr
+from ...trees import as_array
 from ..match import Matching, made_of, wrong_calls
 from ..trace import Key, Trace, TraceCall, Value
 from .following import NumberedCapture, call_number, plain_layer
@@ -267,8 +269,9 @@ def _apart(value: Value, wide: Value) -> float:
     """How far a sum is from another, as a part of the largest element."""
     if value.count != wide.count or not value.count:
         return math.inf
-    tensors = [each.tensor.detach().double().reshape(-1) for each in (value, wide)]
-    return float((tensors[0] - tensors[1]).abs().max()) / (float(tensors[1].abs().max()) or 1.0)
+    narrow, expected = (as_array(each.tensor.detach().double().reshape(-1)) for each in (value, wide))
+    between = distance(narrow, expected)
+    return between.max_abs / (between.scale or 1.0)
 
 
 def _gradients_read(node: TraceCall) -> set[str]:
