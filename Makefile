@@ -44,6 +44,7 @@ MACHINES := $(shell grep -qm1 avx512f /proc/cpuinfo && echo AVX2) SSE APART
 TEST_ISA := $(addprefix test-isa-,$(MACHINES))
 SMOKE_ISA := $(addprefix smoke-isa-,$(MACHINES))
 SMOKE_ROOMS := $(addprefix tests/,comparison dispatch frameworks intercept modes optimizers recording table tape weights)
+FEW := PADIFF_TESTS_ENTRIES=first PADIFF_TESTS_ROWS=6
 # Two settings at a time, each in one process: so the tests are collected three times and not six.
 SMOKE_FILES := tests/table/test_op_table.py tests/table/test_table_gradients.py tests/comparison/test_honest_kernels.py \
   tests/numerics/test_numerics_kernels.py tests/optimizers/test_twins.py tests/project/test_seed_cases.py tests/proof/test_prove.py
@@ -73,12 +74,14 @@ FROM_CHECKOUT := PYTHONPATH="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm ecosystem demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa rooms test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
+.PHONY: help setup setup-compat demo demo-seeds demo-models demo-verdicts demo-drift demo-prove demo-bitwise demo-bitwise-nlp demo-align demo-ports demo-llm ecosystem demo-questions test test-all test-shuffled test-compat test-isa test-matrix smoke-compat smoke-isa rooms test-torch test-python $(TEST_TORCH) $(TEST_PYTHON) $(TEST_ISA) $(SMOKE_ISA) lint format docs images messages test-long fuzz mutants bench bench-verdict clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-setup: $(READY) ## make the development environment .venv
+setup: $(READY_LINT) ## make the development environment .venv
+
+setup-compat: $(READY_COMPAT) ## make the environment of the oldest Paddle, .venv-compat
 
 demo: $(READY_RUN) ## train natively, under the shim and as the Torch twin; then find a planted fault and write demo-report.html
 	$(FROM_CHECKOUT) $(PY) examples/run_demo.py
@@ -142,19 +145,19 @@ test-shuffled: $(READY_DEMO) ## the tests of `make test` in random order; PYTEST
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
 	PADIFF_TESTS_TRIALS=all $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)
 
-smoke-compat: $(READY_COMPAT) ## the rooms of it that meet Paddle itself, with one entry point of each op
-	PADIFF_TESTS_ENTRIES=first $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(SMOKE_ROOMS) $(PYTEST_ARGS)
+smoke-compat: $(READY_COMPAT) ## the rooms of it that meet Paddle itself: each op's values and gradients, and six rows of each other test
+	$(FEW) $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(SMOKE_ROOMS) $(PYTEST_ARGS)
 
 test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
 
 $(TEST_ISA): test-isa-%: $(READY)
 	PADIFF_TESTS_TRIALS=all env $(ISA_$*) $(PY) $(PYTEST) -m "bitexact and not long" $(PYTEST_ARGS)
 
-smoke-isa: $(READY) ## what the table computes under other instruction sets, by one entry point of each op
+smoke-isa: $(READY) ## each op's values and gradients under other instruction sets, and six rows of some other tests
 	@$(MAKE) --no-print-directory -j2 --output-sync=target $(SMOKE_ISA)
 
 $(SMOKE_ISA): smoke-isa-%: $(READY)
-	PADIFF_TESTS_ENTRIES=first env $(ISA_$*) $(PY) -m pytest -q -m "bitexact and $(FAST)" $(SMOKE_FILES) $(PYTEST_ARGS)
+	$(FEW) env $(ISA_$*) $(PY) -m pytest -q -m "bitexact and $(FAST)" $(SMOKE_FILES) $(PYTEST_ARGS)
 
 # Environments of its own, in .nox: two gigabytes each.
 test-matrix: $(READY) ## run the fast part of the suite on every Paddle that is supported

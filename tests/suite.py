@@ -137,8 +137,28 @@ def named(item):
     return {getattr(value, "name", value) for value in values if isinstance(value, (str, Op))}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
+ROWS = int(os.environ.get("PADIFF_TESTS_ROWS", "0"))  # `make smoke-compat`, `make smoke-isa`
+
+
+def thin_out(config, items):
+    """Of a test's rows so many as ``PADIFF_TESTS_ROWS`` says, from all over its table; of one that is marked ``every_row`` all."""
+    tables = {}
+    for item in items:
+        tables.setdefault(item if item.get_closest_marker("every_row") else item.nodeid.partition("[")[0], []).append(item)
+    stay = {table[place * len(table) // ROWS] for table in tables.values() for place in range(ROWS)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in stay])
+    items[:] = [item for item in items if item in stay]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config, items):
+    skip_what_lacks(items)
+    yield  # pytest leaves out what `-m` and `-k` say
+    if ROWS:
+        thin_out(config, items)
+
+
+def skip_what_lacks(items):
     items.sort(key=lambda item: item.path.parts)  # one order in all processes
     lacking = [op for op in ops().values() if not has_kernel(op)]
     fatal, elsewhere = ({op.name for op in lacking if op.limits.cpu is here} for here in (True, False))

@@ -64,6 +64,7 @@ def cases():
             yield pytest.param(op, entry, id=op.name)
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(("op", "entry"), list(cases()))
 def test_both_kernels_are_innocent(op, entry, dtype):

@@ -70,6 +70,7 @@ def reordered(title):
     return {step: difference(backwards[step], array).max for step, array in theirs.items()}
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize("title", CASES)
 def test_every_step_is_torchs_under_the_shim(title):
     judged = result(title).judged

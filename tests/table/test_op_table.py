@@ -28,6 +28,7 @@ from padiff_shim.tested import PADDLES
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("installed")]
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize(("op", "entry"), DOORS + INPLACE)
 def test_values(op, entry):
     for trial in trials(op, entry):

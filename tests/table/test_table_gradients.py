@@ -47,6 +47,7 @@ def torch_gradients(call, theirs, leaves, seeds, native):
     return [tensor.t() if call.op.layouts and source is leaves[1] else tensor for tensor, source in zip(gradients, sources)]
 
 
+@pytest.mark.every_row
 @pytest.mark.parametrize(("op", "entry"), FIRST + OTHERS)
 def test_gradients(op, entry):
     for trial in trials(op, entry):
