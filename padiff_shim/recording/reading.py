@@ -14,7 +14,7 @@ import numpy as np
 
 from ..errors import FileError, MissingFileError
 from ..runlog.events import IN_STEP, RECORDING_SCHEMA, JsonTable
-from ..runlog.reader import EventFile, LogError, open_log, text_of
+from ..runlog.reader import EventFile, LogError, open_log, size, text_of
 from ..text import many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
@@ -24,6 +24,7 @@ from .tensors import INPUT, Tensor, is_weight, parameter_name, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
 _HEAD = 200  # bytes of a record's line in which its kind stands
+_SMALL = 4_000_000  # bytes of a file whose events are parsed once: a comparison reads the steps of a run many times
 
 
 @dataclass
@@ -105,6 +106,8 @@ class Recorded:
         self.gathers: list[Fusion] = []
         self.offset = 0
         self._read = 0
+        self._parsed: list[Mapping[str, Any]] = []
+        self._parsing: Iterator[tuple[int, Mapping[str, Any]]] | None = None
         try:
             self._file = EventFile(path, "recording", RECORDING_SCHEMA)
         except LogError as error:
@@ -127,11 +130,23 @@ class Recorded:
         """Whether it was to hold values."""
         return self.options.get("values") not in ("fingerprint", "digest")
 
+    def _all_events(self) -> Iterator[Mapping[str, Any]]:
+        if self._parsing is None:
+            self._parsing = iter(self._file)
+        for place in itertools.count():
+            if place == len(self._parsed):
+                _, event = next(self._parsing, (0, None))
+                if event is None:
+                    return
+                self._parsed.append(event)
+            yield self._parsed[place]
+
     def _events(self) -> Iterator[Mapping[str, Any]]:
         self.remarks, self.holes, self.ended, self.described, self._settings = [], [], "", [], ReadSettings()
         end: Mapping[str, Any] = {}
         try:
-            for _, event in self._file:
+            small = size(self.path) < _SMALL
+            for event in self._all_events() if small else (event for _, event in self._file):
                 if event["type"] == "end":
                     self.ended, end = str(event.get("how", "")), event
                 elif event["type"] == "event":

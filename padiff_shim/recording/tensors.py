@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import io
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -315,18 +318,25 @@ def _whole(record: Mapping[str, Any], name: str) -> int:
     return record.get(name) or 0
 
 
+@functools.lru_cache(4096)
+def _header(line: bytes) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, whether columns come first, and dtype: NumPy parses each header as Python, and those of a run repeat."""
+    file = io.BytesIO(line)
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(file, max_header_size=_HEADER)
+
+
 def _array(path: Path, at: int) -> Array:
     """The array that begins at a byte of a file of values."""
     try:
         with open_log(path) as file:
             file.seek(at)
-            version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(file, max_header_size=_HEADER)
-            if dtype.hasobject or math.prod(shape) * dtype.itemsize > path.stat().st_size - file.tell():
+            shape, by_columns, dtype = _header(file.readline(_HEADER))
+            count = math.prod(shape)
+            if dtype.hasobject or count * dtype.itemsize > os.fstat(file.fileno()).st_size - file.tell():
                 raise ValueError(tr("its values are not all there"))
-            file.seek(at)
-            return np.lib.format.read_array(file, allow_pickle=False, max_header_size=_HEADER)
+            return np.fromfile(file, dtype, count).reshape(shape, order="F" if by_columns else "C")
     except LogError as error:
         raise FileError(tr("the values of a recording are missing: {error}", error=error)) from None
     except Exception as error:  # NumPy raises anything for a damaged or hostile file
