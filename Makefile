@@ -274,6 +274,7 @@ $(READY_PORTS): $(PORTS)
 	$(VENV_PORTS)/bin/python -m pip install --quiet --no-deps --target $(VENV_PORTS)/transformers-4 --requirement requirements/ports-transformers-4.txt
 	@touch $@
 
+# Of twelve thousand modules a third is ever imported: those are compiled then, and the others never.
 # $(call make_venv,folder,list): a folder whose Python or pip does not run (an install cut short, a moved checkout)
 # is made anew; a working one only gets what the list adds.
 define make_venv
@@ -282,5 +283,5 @@ define make_venv
 	  { "$(PYTHON)" -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 12) or sys.exit(f"Python 3.11 or 3.12 is needed, {sys.executable} is %d.%d: make PYTHON=..." % v)' \
 	    && echo "making $(1) with $(PYTHON)" && rm -rf $(1) && "$(PYTHON)" -m venv $(1); }
 	@echo "installing $(2) into $(1)"
-	$(1)/bin/python -m pip install --quiet --requirement $(2)
+	$(1)/bin/python -m pip install --quiet --no-compile --requirement $(2)
 endef
