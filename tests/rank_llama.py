@@ -46,6 +46,10 @@ FAULTS = {
     "dropout": ("op", "layers.0.mlp.down_proj", "random numbers", {}),
     "gelu": ("op", "layers.0.mlp", "calls", {"a": "gelu", "b": "silu"}),
     "double": ("op", "layers.0", "calls", {"side": "a", "call": "multiply"}),
+    "value": ("op", "layers.0.attn", "operand", {"a": "layers.0.attn.v_proj", "b": "layers.0.attn.k_proj"}),
+    "gate": ("op", "layers.0.mlp", "order of operands", {"a": [f"layers.0.mlp.{name}_proj" for name in ("up", "gate")]}),
+    "labels": ("note", "loss", "labels", {}),
+    "untied": ("gradient", "embed.weight", "tied weight", {"side": "a", "own": "head.weight"}),
 }
 RIGHT = ("right", "recompute", "halves")  # in one batch, its blocks computed once more, in two micro-batches
 
@@ -117,13 +121,13 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             self.qkv_proj = Column(share(np.concatenate([part for group in zip(*grouped) for part in group], 1), 1))
             self.o_proj = Row(WHOLE[f"{name}.o_proj.weight"], sums=fault != "reduce")
             self.factor = SIZE**-0.5 if fault != "scale" else 1 / SIZE
-            self.axis = -2 if fault == "axis" else -1
+            self.axis, self.exchanged = -2 if fault == "axis" else -1, fault == "value"
 
         def forward(self, x):
             batch, length, _ = x.shape
             fused = self.qkv_proj(x).reshape([batch, length, SHARED // count, HEADS // SHARED + 2, SIZE])
             q, k, v = fused[:, :, :, :-2], fused[:, :, :, -2:-1], fused[:, :, :, -1:]
-            q, k, v = (part.transpose([0, 2, 3, 1, 4]) for part in (q, k, v))
+            q, k, v = (part.transpose([0, 2, 3, 1, 4]) for part in ((q, v, k) if self.exchanged else (q, k, v)))
             scores = paddle.matmul(q, k, transpose_y=True) * self.factor
             hidden = paddle.triu(paddle.full([length, length], -1e9), 1)
             mixed = paddle.matmul(F.softmax(scores + hidden, self.axis), v)
@@ -134,7 +138,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             super().__init__()
             self.dropped, self.gelu = 0.5 * (fault == "dropout"), fault == "gelu"
             gate, up = (share(WHOLE[f"{name}.{part}_proj.weight"], 1) for part in ("gate", "up"))
-            self.gate_up_proj = Column(np.concatenate([gate, up], 1))
+            self.gate_up_proj = Column(np.concatenate([up, gate] if fault == "gate" else [gate, up], 1))
             self.down_proj = Row(WHOLE[f"{name}.down_proj.weight"])
 
         def forward(self, x):
@@ -161,7 +165,8 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             super().__init__()
             self.embed, self.norm = Embed(WHOLE["embed.weight"]), Norm(WHOLE["norm.weight"])
             self.layers = nn.LayerList([Block(f"layers.{place}", fault) for place in range(2)])
-            self.head = Column(share(WHOLE["head.weight"], 1), copies=fault != "copy")
+            head = WHOLE["embed.weight"].T if fault == "untied" else WHOLE["head.weight"]
+            self.head = Column(share(head, 1), copies=fault != "copy")
             self.norm.weight.stop_gradient, self.again = fault == "frozen", fault == "recompute"
 
         def forward(self, ids):
@@ -209,7 +214,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             for batch in map(paddle.to_tensor, np.roll(IDS, fault == "data" and rank, 1)):
                 parts = batch.chunk(2) if fault == "halves" else [batch]
                 for part in parts:
-                    loss = loss_of(model(part[:, :-1]), part[:, 1:])
+                    loss = loss_of(model(part[:, :-1]), part[:, :-1] if fault == "labels" else part[:, 1:])
                     recording.note("loss", loss)
                     (loss * (2 if fault == "twice" else 1 / len(parts))).backward()
                 for _ in range(2 if fault == "again" else 1):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -16,18 +17,19 @@ from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .operands import Arranged, Concatenated, alike, arrangement_of, concatenation_of, masks, to_write
 from .rank_causes import SCALE
-from .shards import JoinedTensor, RankTensor
+from .shards import RankTensor
 from .tensors import Array, RecordedOperand, Tensor, multiple
 
 AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
     "axis", "mask", "order of elements", "order of operands", "operand", "arrangement", "normalization", "dtype", "calls",
     "moving average",
 )  # fmt: skip
-GRAPH_END = "graph ends"
+GRAPH_END, LABELS = "graph ends", "labels"
 _CLOSE = 1e-4  # relative to the largest element: rounding, and what calls before have made of it
 _EQUAL = 1e-6  # relative: calls that agree
 _NOTHING = 1e-20  # a probability that is none: that of a masked score is zero, or what a kernel's exp makes at its lower end
 _HIDDEN = -1e4  # scores below it are masked
+_GATES = 4  # results before a call, two of which it may activate and multiply
 _MOST = 4096  # slices whose order is looked for
 _NOTHING_WANTED = {"false", "none", "nchw", "ncl", "ncdhw", "explicit"}  # arguments that say nothing
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -40,14 +42,14 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
         return None
     if other := other_dtypes([row]):
         return other
-    whole = not any(isinstance(side, JoinedTensor) and side.joined for side in (a, b))
-    ways = _read(rows, a, b) if whole else []  # one of several ranks reads a part
+    ways = _read(rows, a, b)
     others = _of_arrangements(rows, ways)
     arranged = others if others is not None and others.kind == ARRANGED else None
     reads = (
         _of_order_of_operands(rows, a, b, ways)
         or _of_operands(rows, a, b)
         or arranged
+        or _of_gate(rows, a, b)
         or _of_layers(rows, a, b)
         or _of_attention(a, b, ways)
     )
@@ -197,7 +199,9 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
     """A call that reads another result: those of both runs were made at places that do not belong together."""
     if a.reads is None or b.reads is None:
         return None
-    made = [{side.digest: row for row in rows if (side := getattr(row, name)) is not None and side.digest} for name in "ab"]
+    made = [
+        {bits: row for row in rows if (side := getattr(row, name)) is not None for bits in digests(side) if bits} for name in "ab"
+    ]
     known = [
         [(row, side) for operand in tensor.reads.operands if (row := table.get(operand.digest)) and (side := getattr(row, name))]
         for tensor, table, name in zip((a, b), made, "ab")
@@ -208,11 +212,16 @@ def _of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceR
             lone = all(row is not entry and operand_a.layer != tensor.layer for entry, tensor in known[1])
             lone = lone and all(other is not entry and operand_b.layer != tensor.layer for entry, tensor in known[0])
             if lone and operand_a.kind == operand_b.kind and operand_a.size == operand_b.size:
-                text = tr("a reads {a}, b reads {b}", a=operand_a.sentence(), b=operand_b.sentence())
-                numbers = {"a": operand_a.layer or operand_a.name, "b": operand_b.layer or operand_b.name}
-                brief = tr("a reads {a}, b reads {b}", a=shown(numbers["a"]), b=shown(numbers["b"]))
-                return DifferenceReason(OPERAND, text, numbers, brief)
+                return _reads_others(operand_a, operand_b)
     return None
+
+
+def _reads_others(a: Tensor, b: Tensor) -> DifferenceReason:
+    """Results of two places, of which each run has its call read another."""
+    numbers = {"a": a.layer or a.name, "b": b.layer or b.name}
+    text = tr("a reads {a}, b reads {b}", a=a.sentence(), b=b.sentence())
+    brief = tr("a reads {a}, b reads {b}", a=shown(numbers["a"]), b=shown(numbers["b"]))
+    return DifferenceReason(OPERAND, text, numbers, brief if numbers["a"] != numbers["b"] else "")
 
 
 def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
@@ -249,9 +258,32 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
     return None
 
 
+def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason | None:
+    """Whole numbers that calls behind all that agrees read in both runs, as labels of a loss, and that are others in each."""
+    if first.a is None or first.b is None:
+        return None
+    before = [row for row in rows if row.apart is not None and row.any.index < first.any.index]
+    read: list[tuple[RecordedOperand, Tensor]] = []
+    for side, own in (("a", first.a), ("b", first.b)):
+        calls = [call for row in rows if (call := getattr(row, side)) is not None and call.step == own.step and call.reads]
+        reads = [(operand, call) for call in calls for operand in call.reads.operands if operand.dtype.startswith("int")]
+        made = set[str]().union(*map(digests, calls))
+        made -= {operand.digest for operand, call in reads if operand.digest in digests(call)}  # a call leaves it as it is
+        last = max((getattr(row, side).index for row in before), default=-1)
+        operands = [known for known in reads if last < known[1].index <= own.index and known[0].digest not in made]
+        if len({operand.digest for operand, _ in operands}) != 1:
+            return None
+        read.append(operands[0])
+    (a, call_of_a), (b, call_of_b) = read
+    if a.digest == b.digest or a.dtype != b.dtype or not math.prod(a.shape) == math.prod(b.shape) > 1:
+        return None
+    words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
+    return DifferenceReason(LABELS, tr("other labels: {a} of a and {b} of b read other whole numbers", **words), words)
+
+
 def digests(tensor: Tensor) -> set[str]:
     """Those of its bits on each rank."""
-    return {part.digest for line in tensor.parts for part in line} if isinstance(tensor, RankTensor) else {tensor.digest}
+    return {part.digest for part in tensor.parts_known}
 
 
 Made = Arranged | Concatenated | None  # how an operand was made; None where it is not known
@@ -266,7 +298,8 @@ def _read(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> list[OperandPair]:
     differing = [pair for pair in zip(a.reads.operands, b.reads.operands) if pair[0].digest != pair[1].digest]
     for place, (side, tensor) in enumerate((("a", a), ("b", b))):
         entries = [entry for row in rows if (entry := getattr(row, side)) is not None and entry.kind == "op"]
-        results = [entry for entry in entries if entry.step == tensor.step and entry.index < tensor.index]
+        # One of several ranks reads its part.
+        results = [entry.parts_known[0] for entry in entries if entry.step == tensor.step and entry.index < tensor.index]
         operands = [pair[place] for pair in differing]
         known.append([(operand, arrangement_of(operand, results) or concatenation_of(operand, results)) for operand in operands])
     return [
@@ -279,25 +312,56 @@ def _of_order_of_operands(rows: Sequence[TensorRow], a: Tensor, b: Tensor, ways:
     """Results that both runs have, and read in another order: concatenated, or as operands."""
     both = [(first, second) for _, first, second in ways if first is not None and second is not None]
     read = [[pair[place] for pair in both] for place in (0, 1)]
-    places = {id(side): place for place, row in enumerate(rows) for side in (row.a, row.b) if side is not None}
+    places = {id(side.parts_known[0]): place for place, row in enumerate(rows) for side in (row.a, row.b) if side is not None}
     makers = [[way.sources if isinstance(way, Concatenated) else (way.source,) for way in side] for side in read]
     orders = [[places[id(source)] for sources in side for source in sources] for side in makers]
     if len(orders[0]) < 2 or orders[0] == orders[1] or sorted(orders[0]) != sorted(orders[1]):
         return None
-    own, other = (1, 0) if _is_port(b, a) else (0, 1)
-    names = [[shown(source.layer or source.name) for sources in side for source in sources] for side in makers]
-    if len({*names[0]}) < len(names[0]):  # as where no layer makes them
-        names = [[source.sentence(brief=True) for sources in side for source in sources] for side in makers]
-    words = [joined(", ", side) for side in names]
-    call = (a, b)[own].sentence(brief=True)
-    text = tr("operands in another order: {a} in a, {b} in b, at {call}", a=words[0], b=words[1], call=call)
-    write, way = "", read[own][0]
-    if isinstance(way, Concatenated) and len(read[own]) == 1:
-        there = [names[own][orders[own].index(place)] for place in orders[other]]
-        write = way.words(there)
+    own = int(_is_port(b, a))
+    sources = [[source for sources in side for source in sources] for side in makers]
+    there = [orders[own].index(place) for place in orders[1 - own]]
+    way = read[own][0] if len(read[own]) == 1 else None
+    to_have = (own, way, there) if isinstance(way, Concatenated) else None
+    return _other_order((a, b)[own], sources[0], sources[1], to_have)
+
+
+def _other_order(
+    call: Tensor, a: Sequence[Tensor], b: Sequence[Tensor], to_have: tuple[int, Concatenated, Sequence[int]] | None = None
+) -> DifferenceReason:
+    """``a``, ``b``: what the runs read; ``to_have``: which of them is to concatenate it, how, and in which order."""
+    layers = len({source.layer or source.name for source in a}) == len(a)  # else no layer makes them
+    names = [[shown(source.layer or source.name) if layers else source.sentence(brief=True) for source in side] for side in (a, b)]
+    words, where = [joined(", ", side) for side in names], call.sentence(brief=True)
+    text, write = tr("operands in another order: {a} in a, {b} in b, at {call}", a=words[0], b=words[1], call=where), ""
+    if to_have is not None:
+        own, way, order = to_have
+        write = way.words([names[own][place] for place in order])
         text = tr("{text} (write {write})", text=text, write=write)
-    brief = tr("operands in another order, at {call}", call=call)
+    brief = tr("operands in another order, at {call}", call=where)
     return DifferenceReason(ORDER_OF_OPERANDS, text, {"a": names[0], "b": names[1], "write": write}, brief)
+
+
+def _of_gate(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> DifferenceReason | None:
+    """A fused product of an activated gate and another result, of which the runs exchange the two."""
+    made = _float(a), _float(b)
+    if "swiglu" not in {*a.names, *b.names} or made[0] is None or made[1] is None or made[0].size != made[1].size:
+        return None
+    before = [(row, row.a, row.b) for row in rows if row.a and row.b and row.any.kind == "op" and row.a.step == a.step]
+    before = [known for known in before if known[1].index < a.index and known[2].shape == b.shape]
+    before = [known for known in before if known[0].apart is not None and known[0].apart.relative <= _CLOSE]
+    for gate, other in itertools.permutations(before[-_GATES:], 2):
+        x, y = _float(gate[2]), _float(other[2])
+        if x is None or y is None:
+            continue
+        exchanged, right = _activated(y, x).reshape(made[0].shape), _activated(x, y).reshape(made[1].shape)
+        if multiple(made[0], exchanged, _CLOSE) and multiple(made[1], right, _CLOSE):
+            return _other_order((a, b)[_is_port(b, a)], [other[1], gate[1]], [gate[2], other[2]])
+    return None
+
+
+def _activated(gate: Array, other: Array) -> Array:
+    """A gate, as a SwiGLU activates it, times another result."""
+    return np.asarray(gate * (1 + np.tanh(gate / 2)) / 2 * other)
 
 
 def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> DifferenceReason | None:
@@ -305,25 +369,39 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
     for name, a, b in ways:
         if not isinstance(a, Arranged) or not isinstance(b, Arranged) or alike(a.values, b.values):
             continue
-        makers = [next(row for row in rows if getattr(row, side) is way.source) for side, way in (("a", a), ("b", b))]
+        makers = [_maker(rows, side, way.source) for side, way in (("a", a), ("b", b))]
+        if a.values.size != b.values.size and (makers[0] is makers[1] or _same(makers[0].a, makers[1].b)):
+            continue  # of which a rank has a part, and in which way that is another one is not known
         if any(row.apart is not None and not row.apart.relative <= _CLOSE for row in makers):
             continue
-        words = [way.words() if makers[0] is makers[1] else f"{shown(way.source.name)}{way.words()}" for way in (a, b)]
-        numbers: dict[str, Any] = {"a": words[0], "b": words[1]}
+        if makers[0] is not makers[1] and a.source.layer != b.source.layer:
+            return _reads_others(a.source, b.source)
+        if makers[0] is not makers[1]:
+            texts = {side: f"{shown(way.source.name)}{way.words()}" for side, way in (("a", a), ("b", b))}
+            return DifferenceReason(OPERAND, tr("{name} is {a} in a, {b} in b", name=shown(name), **texts), texts)
+        numbers: dict[str, Any] = {"a": a.words(), "b": b.words()}
         texts = {side: word.lstrip(".") or tr("as it lies") for side, word in numbers.items()}
-        text = tr("{name} is {a} in a, {b} in b", name=shown(name), **texts)
-        if makers[0] is makers[1]:
-            text = tr("{name}, of {row}, is {a} in a, {b} in b", name=shown(name), row=makers[0].any.sentence(brief=True), **texts)
-            numbers["write"] = to_write(b, a.values) if _is_port(b.source, a.source) else to_write(a, b.values)
-        kind = ARRANGED if makers[0] is makers[1] else OPERAND
-        if not numbers.get("write"):
-            return DifferenceReason(kind, text, numbers)
+        text = tr("{name}, of {row}, is {a} in a, {b} in b", name=shown(name), row=makers[0].any.sentence(brief=True), **texts)
+        numbers["write"] = to_write(b, a.values) if _is_port(b.source, a.source) else to_write(a, b.values)
+        if not numbers["write"]:
+            return DifferenceReason(ARRANGED, text, numbers)
         text, brief = (
             tr("{text} (write {write})", text=words, write=numbers["write"].lstrip("."))
             for words in (text, tr("{name} is arranged otherwise", name=shown(name)))
         )
-        return DifferenceReason(kind, text, numbers, brief)
+        return DifferenceReason(ARRANGED, text, numbers, brief)
     return None
+
+
+def _maker(rows: Sequence[TensorRow], side: str, source: Tensor) -> TensorRow:
+    """The row of what is read, or of which a rank has read its part."""
+    return next(row for row in rows if (made := getattr(row, side)) is not None and made.parts_known[0] is source)
+
+
+def _same(first: Tensor | None, second: Tensor | None) -> bool:
+    """Whether two results are the same but for rounding."""
+    values = [None if tensor is None else tensor.values() for tensor in (first, second)]
+    return values[0] is not None and values[1] is not None and alike(values[0], values[1])
 
 
 def _is_port(call: Tensor, other: Tensor) -> bool:

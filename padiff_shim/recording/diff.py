@@ -287,7 +287,8 @@ def _begins_at(whole: Recorded, later: Recorded) -> int | None:
     for number, step in enumerate(whole.steps()):
         if number == 0:
             current = _named(tensor for tensor in step.inputs if tensor.tensor == WEIGHT)
-        common = current.keys() & weights.keys()  # buffers are not recorded behind each step of fingerprints
+        # Buffers are not recorded behind each step of fingerprints, and of some weights ranks hold slices.
+        common = {name for name in current.keys() & weights.keys() if current[name].size == weights[name].size}
         here = bool(common) and all(_same_weight(current[name], weights[name], crossing=crossing) for name in common)
         if here and with_weights is None:
             with_weights = step.step
@@ -436,8 +437,8 @@ def _compare(
         if not tolerances.crossing and ranks is None:
             finder.step(comparable)
         paired = {id(tensor) for pair in pairs if None not in pair for tensor in pair} - (set() if ranks is None else ranks.lost)
-        ends = (_end(side, layers=ranks is not None and "layer" in common) for side in (first, second))
-        met = [before if end is None else id(end) in paired for before, end in zip(met, ends)]
+        layers = ranks is not None and "layer" in common
+        met = [_ends_paired(side, paired, before, layers=layers) for side, before in zip((first, second), met)]
         yield step, comparable
     if tolerances.crossing or ranks is not None:
         difference.met = difference.met and all(met)
@@ -602,6 +603,14 @@ def _end(step: RecordedStep, *, layers: bool) -> Tensor | None:
         last = tensor if tensor.kind in kinds and not beside and not again and not scales_loss(tensor) else last
         made |= bits
     return last
+
+
+def _ends_paired(step: RecordedStep, paired: set[int], before: bool, *, layers: bool) -> bool:
+    """Whether the last result of a step has a partner, or what a layer around it returns; ``before``: where it has no result."""
+    end = _end(step, layers=layers)
+    if end is None or id(end) in paired:
+        return before if end is None else True
+    return any(id(tensor) in paired and digests(tensor) == digests(end) != {""} for tensor in step.tensors)
 
 
 def _of(step: RecordedStep, kind: str) -> list[Tensor]:

@@ -28,6 +28,7 @@ class Arranged(NamedTuple):
         place: (axis, number) of the part that is taken of it before; () where all is.
         last: the shape at last, where that is another one; ().
         values: of what is read.
+        repeated: how its elements are repeated at last, as heads of a group are; "" where they are not.
     """
 
     source: Tensor
@@ -36,18 +37,26 @@ class Arranged(NamedTuple):
     axes: tuple[int, ...]
     last: tuple[int, ...]
     values: Array
+    repeated: str = ""
 
     def words(self) -> str:
         """As a program of Paddle writes it."""
         text = f".reshape({list(self.shape)})" if self.shape else ""
         text += f"[{':, ' * self.place[0]}{self.place[1]}]" if self.place else ""
         text += f".transpose({list(self.axes)})" if self.axes else ""
-        return text + (f".reshape({list(self.last)})" if self.last else "")
+        return text + (f".reshape({list(self.last)})" if self.last else "") + self.repeated
 
 
 def arrangements(source: Tensor, values: Array, shape: tuple[int, ...]) -> Iterator[Arranged]:
     """The ways in which a program may have made a tensor of this shape of a result, the likeliest first."""
+    shape = shape if len(shape) <= _AXES else tuple(length for length in shape if length > 1)  # the others move nothing
     size = math.prod(shape)
+    times = size // source.size if source.size and not size % source.size else 0
+    for axis, length in enumerate(shape) if 1 < times <= _CUTS else ():
+        for way in arrangements(source, values, (*shape[:axis], length // times, *shape[axis + 1 :])) if not length % times else ():
+            yield way._replace(values=way.values.repeat(times, axis), repeated=f".repeat_interleave({times}, {axis})")
+            tiles = [times if place == axis else 1 for place in range(len(shape))]
+            yield way._replace(values=np.tile(way.values, tiles), repeated=f".tile({tiles})")
     cuts = source.size // size if size and not source.size % size else 0
     if not 0 < cuts <= _CUTS:
         return

@@ -25,6 +25,7 @@ from .call_reasons import (
     of_call,
     of_constants,
     of_graph_end,
+    of_labels,
     of_lone_call,
     of_multiplied,
     of_statistics,
@@ -195,7 +196,8 @@ def _of_row(
         text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
         text = tr("{text} (record it with parameters=True, states=True)", text=text)
         return of_constants(difference.rows) or DifferenceReason(UPDATE, text, {"step": step})
-    return _of_result(difference, first, rounding, single=cause is None) or known or _of_place(difference, first)
+    known = _of_result(difference, first, rounding, single=cause is None) or of_labels(difference.rows, first) or known
+    return known or _of_place(difference, first)
 
 
 def _of_statistics(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -233,7 +235,7 @@ def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | No
             weights=many(left, "weight or gradient", "weights or gradients"),
         )
         return DifferenceReason(kind, text, {"left": left})
-    if kind == "layer" and not any(row.any.kind == "op" for row in difference.rows):
+    if kind in ("layer", "note", LOSS) and not any(row.any.kind == "op" for row in difference.rows):
         return _of_layers(difference, first)
     if kind == IN_STEP and not any(row.any.kind == "gradient" for row in difference.rows):
         kind, step = "gradient", first.any.step
@@ -247,7 +249,7 @@ def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
     rows = [row for row in difference.compared if (row.rank, row.any.step, row.any.kind) == (first.rank, first.any.step, "layer")]
     before = [row.any.layer or row.any.name for row in rows if row.any.index < first.any.index]
     numbers = {"behind": before[-1] if before else "", "layer": first.any.layer or first.any.name, "step": first.any.step}
-    behind, layer = shown(numbers["behind"]) or tr("the model's input"), shown(numbers["layer"])
+    behind, layer = shown(numbers["behind"]) or tr("the model's input"), shown(numbers["layer"]) or tr("loss")
     received = (row for row in difference.inputs if (row.rank, row.any.step) == (first.rank, first.any.step) and row.differs)
     sender = next((row for row in map(difference.sender, received) if row is not None), None)
     if sender is not None and not before:
@@ -256,7 +258,7 @@ def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
     text = tr("{behind} is the same, {layer} is not: it, or a call between them, computes something else", **words)
     brief = tr("it begins between {behind} and {layer}: record both with --around {step}", **words)
     text = tr("{text}: calls are not recorded (record both with --around {step})", text=text, step=first.any.step)
-    return DifferenceReason("layer", text, numbers, brief)
+    return DifferenceReason(first.any.kind, text, numbers, brief)
 
 
 def _of_inputs(difference: Difference) -> DifferenceReason | None:
@@ -477,6 +479,18 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
 
 def _of_tied(difference: Difference, first: TensorRow) -> DifferenceReason | None:
     """The one gradient that differs, of a weight that several calls read: a part of it is missing in one run."""
+    alike = (row for row in difference.rows if row.any.kind == first.any.kind and row.any.step == first.any.step)
+    own = next((row for row in alike if row.apart is None and row.any.size == first.any.size), None)
+    if own is not None:
+        side, other = "ba" if own.a is None else "ab"
+        text = tr(
+            "{side} has {own}, where {other} reads {name} once more: it is tied in {other} alone",
+            side=side,
+            own=shown(own.any.name),
+            other=other,
+            name=shown(first.any.name),
+        )
+        return DifferenceReason(TIED, text, {"side": side, "own": own.any.name})
     names = {first.any.name}
     weights = (row for row in (*difference.inputs, *difference.rows) if row.any.name in names and is_weight(row.any))
     sides = (side for row in weights for side in (row.a, row.b) if side is not None and side.tensor in ("", WEIGHT))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +76,7 @@ def _hash(tensor: Tensor | None) -> str:
     if tensor is None:
         return "-"
     if isinstance(tensor, RankTensor):
-        return "; ".join(f"{_hash(part)} ({rank})" for part, rank in zip(itertools.chain(*tensor.parts), tensor.all_ranks))
+        return "; ".join(f"{_hash(part)} ({rank})" for part, rank in zip(tensor.parts_known, tensor.all_ranks))
     values = tensor.values()
     if values is not None:
         text = contents.md5(contents.as_bfloat16(values) if tensor.dtype == "bfloat16" else values)

@@ -141,6 +141,11 @@ class RankTensor(Tensor):
         return len({*self.all_ranks}) == 1
 
     @property
+    def parts_known(self) -> Sequence[Tensor]:
+        """Those of the ranks, in their order."""
+        return [part for row in self.parts for part in row]
+
+    @property
     def all_ranks(self) -> list[int]:
         """The ranks of the parts, in their order."""
         return [rank for row in self.ranks for rank in row]
@@ -154,11 +159,18 @@ class JoinedTensor(Tensor):
         array: the whole values.
         rank: of the part that it stands for; the first rank's of what was made of several.
         joined: how it was made, in words.
+        made_of: what the ranks have of it; what it reads is what the first of these does.
     """
 
     array: Array = field(default_factory=lambda: np.empty(0), repr=False)
     rank: int = 0
     joined: str = ""
+    made_of: Sequence[Tensor] = field(default=(), repr=False)
+
+    @property
+    def parts_known(self) -> Sequence[Tensor]:
+        """Those of the ranks, in their order."""
+        return self.made_of or (self,)
 
     def values(self) -> Array | None:
         """The array, bfloat16 as float32."""
@@ -372,7 +384,8 @@ def tokens_alone(a: Tensor, b: Tensor) -> Iterator[JoinedPair]:
             if rows[0].shape == rows[1].shape and len(rows[0]):
                 words = tr("tokens alone, without empty places")
                 first, second = (
-                    joined_tensor(side, array, getattr(side, "rank", 0), words, {}) for side, array in zip(sides, rows)
+                    joined_tensor(side, array, getattr(side, "rank", 0), words, {"made_of": side.parts_known})
+                    for side, array in zip(sides, rows)
                 )
                 yield JoinedPair(first, second, split=False, ordered=True)
 
@@ -426,12 +439,13 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     parts = [[tensor.parts[at][place] for place in line] for at, line in zip(chosen, places)]
     rank = tensor.ranks[chosen[0]][places[0][0]]
     named: dict[str, Any] = {"index": tensor.index, "layer": tensor.layer, "names": tensor.names}
+    made = {**named, "made_of": [part for line in parts for part in line]}
     if len(parts) == len(parts[0]) == 1:
         part = parts[0][0]
         array = part.values()
         if array is None:
             return dataclasses.replace(part, **named)
-        return joined_tensor(part, array, rank, "", named)
+        return joined_tensor(part, array, rank, "", made)
     if tensor.kind == INPUT:
         return _inputs(tensor, way, named)
     arrays = [[part.values() for part in line] for line in parts]
@@ -451,9 +465,9 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     ranks = list(dict.fromkeys(tensor.ranks[at][place] for at, line in zip(chosen, places) for place in line))
     how = joined(", ", words)
     if len(ranks) == 1:
-        return joined_tensor(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), named)
+        return joined_tensor(parts[0][0], array, rank, tr("{how}: micro-batches of rank {rank}", how=how, rank=rank), made)
     text = tr("{how}: ranks {ranks}", how=how, ranks=", ".join(map(str, ranks)))
-    return joined_tensor(parts[0][0], array, rank, text, named)
+    return joined_tensor(parts[0][0], array, rank, text, made)
 
 
 def _unfused(arrays: Sequence[Array], axis: FusedAxis) -> Array:

@@ -238,6 +238,11 @@ class Tensor:
         """How many elements."""
         return math.prod(self.shape)
 
+    @property
+    def parts_known(self) -> Sequence[Tensor]:
+        """It alone; of several ranks, what each of them has of it."""
+        return (self,)
+
     def values(self) -> Array | None:
         """The array as it was computed, bfloat16 and float8 as float32; None if it was left out.
 

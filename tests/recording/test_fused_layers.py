@@ -82,8 +82,9 @@ class Llama(torch.nn.Module):
         return self.head(self.norm(x))
 
 
-def train_torch(folder):
+def train_torch(folder, *, tied=False):
     model = Llama()
+    model.head.weight = model.embed.weight if tied else model.head.weight
     optimizer = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY)
     with record(folder, model, gradients=True, parameters=True, states=True) as recording:
         for batch in map(torch.from_numpy, IDS):
@@ -102,6 +103,8 @@ def runs(request, tmp_path_factory):
     params = [item.callspec.params for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
     ranks.run([ROOT / "tests" / "rank_llama.py", folder, *RIGHT, *(values["fault"] for values in params if "fault" in values)])
     train_torch(folder / "torch")
+    if any(values.get("fault") == "untied" for values in params):
+        train_torch(folder / "tied", tied=True)
     return folder
 
 
@@ -329,7 +332,7 @@ def test_right_is_the_same_without_a_rule(runs, right):
 # Those of one process, the others' reasons among them, are in test_difference_reasons.py.
 @pytest.mark.parametrize("fault", thinned(FAULTS, "reduce", "norm", "most", "gelu", "double"))
 def test_each_mistake_is_first(runs, fault):
-    difference = diff(runs / fault, runs / "torch", shards="auto", rtol=RTOL)
+    difference = diff(runs / fault, runs / ("tied" if fault == "untied" else "torch"), shards="auto", rtol=RTOL)
     assert not difference
     kind, where, reason, numbers = FAULTS[fault]
     first = difference.first.any
