@@ -76,7 +76,7 @@ def named(op, call):
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", sampled(CALLS, 2))
 def test_many_elements_are_named(name):
     quirks, calls = named(*CALLS[name])
     assert quirks == {name}, calls
@@ -93,7 +93,7 @@ STRANGE = {  # call of an image, and the name of what a comparison finds in it
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
 @pytest.mark.parametrize("number", [np.nan, *(pytest.param(number, marks=pytest.mark.slow) for number in (np.inf, -np.inf))])
-@pytest.mark.parametrize("kind", STRANGE)
+@pytest.mark.parametrize("kind", sampled(STRANGE, 2))
 def test_an_image_with_a_pixel_that_is_no_number(kind, number):
     """Rounding, and what is known, are told beside it as without it."""
     name, dtype, options = STRANGE[kind]
@@ -107,7 +107,7 @@ def test_an_image_with_a_pixel_that_is_no_number(kind, number):
     assert name or {str(call.verdict) for call in calls} <= {"EQUAL", "ROUNDING"}, [str(call) for call in calls]
 
 
-@pytest.mark.parametrize(("name", "side"), in_turn(CALLS, ["paddle", "torch"]))
+@pytest.mark.parametrize(("name", "side"), sampled(in_turn(CALLS, ["paddle", "torch"]), 3))
 @pytest.mark.parametrize("fault", [pytest.param("all", marks=pytest.mark.slow), "one"])
 def test_a_fault_on_top_of_it_is_not(name, side, fault):
     op, call = CALLS[name]
@@ -201,7 +201,7 @@ def named_gradients(op, call):
 
 
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
-@pytest.mark.parametrize("op", GRADIENTS)
+@pytest.mark.parametrize("op", sampled(GRADIENTS, 2))
 def test_gradients_of_many_elements_are_named(op):
     name, call = GRADIENTS[op]
     quirks, calls = named_gradients(op, call)
@@ -224,7 +224,7 @@ def test_the_gradient_of_a_class_that_is_masked_by_infinity_is_named(axis):
     assert names == {"softmax clipped at -64"}, calls
 
 
-@pytest.mark.parametrize(("op", "side"), in_turn(GRADIENTS, ["paddle", "torch"]))
+@pytest.mark.parametrize(("op", "side"), sampled(in_turn(GRADIENTS, ["paddle", "torch"]), 3))
 def test_a_fault_on_top_of_a_gradient_is_not(op, side):
     _, call = GRADIENTS[op]
 

@@ -4,6 +4,7 @@ import numpy as np
 import paddle
 import pytest
 from encoder import model, randn
+from helpers import EVERY
 from hypothesis import given, settings, strategies as st
 from paddle.nn import functional as F
 
@@ -68,7 +69,7 @@ FIRST_ORDER = ("einsum", "layer_norm")  # no gradients of gradients natively, in
 WHOLE = ("layer_norm",)  # Paddle's own gradient of x leaves the weight out where the weight's gradient is not asked for
 
 
-@settings(max_examples=30)
+@settings(max_examples=30 if EVERY else 12)
 @given(st.sampled_from(sorted(GRAPHS)), STEPS)
 def test_any_sequence_of_backward_calls(name, steps):
     if name in FIRST_ORDER:

@@ -149,7 +149,7 @@ def trained(make, mode=contextlib.nullcontext, dtype="float32"):
 
 OPTIMIZERS = {
     name: getattr(paddle.optimizer, name)
-    for name in ("SGD", "Momentum", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "Lamb", "Adagrad", "Adadelta", "RMSProp", "Rprop")
+    for name in ("SGD", "Momentum", "Adam", "NAdam", "AdamW", "Rprop", "Lamb", "RAdam", "Adadelta", "Adamax", "RMSProp", "Adagrad")
     if hasattr(paddle.optimizer, name)  # 2.6 has fewer
 }
 OPTIMIZERS["Adagrad"] = functools.partial(paddle.optimizer.Adagrad, initial_accumulator_value=0.1)

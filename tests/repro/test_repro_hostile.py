@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import EVERY
+from helpers import EVERY, in_turn, sampled
 from hypothesis import HealthCheck, given, settings, strategies as st
 from log_data import record
 
@@ -182,8 +182,8 @@ SHOWN = {"reason", "site", "layer", "file", "hypothesis", "quirk", "device", "am
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("name", "attack"), [(("linear backward", "sum")[place % 2], text) for place, text in enumerate(ATTACKS)])
-def test_code_in_any_field_is_refused_or_stays_a_literal(tmp_path, name, attack):
+@pytest.mark.parametrize(("attack", "name"), sampled(in_turn(ATTACKS, ["linear backward", "sum"]), 3))
+def test_code_in_any_field_is_refused_or_stays_a_literal(tmp_path, attack, name):
     made, arrays = CALLS[name]
     layout = laid_out(arrays)
     for path in PLACES[name]:
