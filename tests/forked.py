@@ -9,6 +9,8 @@ how Python itself ends, and every byte of standard error.
 
 import atexit
 import contextlib
+import fcntl
+import json
 import multiprocessing.forkserver
 import os
 import runpy
@@ -20,8 +22,50 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 context = multiprocessing.get_context("forkserver")
+
+
+class Server(multiprocessing.forkserver.ForkServer):
+    """One for all processes that run a suite's tests: the first that needs it starts it, and it ends with the last of them."""
+
+    def __init__(self, opened):
+        super().__init__()
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+        self.opened, self.starts = opened, True  # False: another process has started it
+        self.notice = run and Path(tempfile.gettempdir()) / f"padiff-shim-tests-{run}-{opened}"
+
+    @contextlib.contextmanager
+    def locked_notice(self):
+        with open(self.notice, "a+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            yield file
+
+    def ensure_running(self):
+        if not self.starts:
+            return
+        if self.notice is None or self._forkserver_pid is not None:
+            super().ensure_running()
+            return
+        with self.locked_notice() as file:
+            if known := file.read():
+                self._forkserver_address, alive = json.loads(known)
+                self._forkserver_alive_fd, self.starts = os.open(alive, os.O_WRONLY), False
+            else:
+                super().ensure_running()
+                json.dump([self._forkserver_address, f"/proc/{os.getpid()}/fd/{self._forkserver_alive_fd}"], file)
+
+    def _stop(self):
+        if not self.starts:
+            os.close(self._forkserver_alive_fd)
+        elif self.notice is not None and self._forkserver_pid is not None:
+            with self.locked_notice() as file:
+                file.truncate(0)
+                self.notice.unlink()
+        super()._stop()
+
+
 # Whether it has opened a mode -> the server.
-SERVERS = {opened: multiprocessing.forkserver.ForkServer() for opened in (True, False)}
+SERVERS = {opened: Server(opened) for opened in (True, False)}
 # Torch imports its symbolic shapes at the first backward; with them comes sympy.
 FRAMEWORKS = ("numpy", "paddle", "torch", "torch.fx.experimental.symbolic_shapes")
 OURS, OPENED = "padiff_shim", "opened"
