@@ -44,7 +44,7 @@ MACHINES := $(shell grep -qm1 avx512f /proc/cpuinfo && echo AVX2) SSE APART
 TEST_ISA := $(addprefix test-isa-,$(MACHINES))
 SMOKE_ISA := $(addprefix smoke-isa-,$(MACHINES))
 SMOKE_ROOMS := $(addprefix tests/,comparison dispatch frameworks intercept modes optimizers recording table tape weights)
-FEW := PADIFF_TESTS_ENTRIES=first PADIFF_TESTS_ROWS=6
+FEW := PADIFF_TESTS_ENTRIES=first PADIFF_TESTS_ROWS=3
 # Two settings at a time, each in one process: so the tests are collected three times and not six.
 SMOKE_FILES := tests/table/test_op_table.py tests/table/test_table_gradients.py tests/comparison/test_honest_kernels.py \
   tests/numerics/test_numerics_kernels.py tests/optimizers/test_twins.py tests/project/test_seed_cases.py tests/proof/test_prove.py
@@ -145,7 +145,7 @@ test-shuffled: $(READY_DEMO) ## the tests of `make test` in random order; PYTEST
 test-compat: $(READY_COMPAT) ## run the fast part of the suite on Paddle 2.6.2
 	PADIFF_TESTS_TRIALS=all $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(PYTEST_ARGS)
 
-smoke-compat: $(READY_COMPAT) ## the rooms of it that meet Paddle itself: each op's values and gradients, and six rows of each other test
+smoke-compat: $(READY_COMPAT) ## the rooms of it that meet Paddle itself: each op's values and gradients, and three rows of each other test
 	$(FEW) $(PY_COMPAT) $(PYTEST) -m "compat and $(FAST)" $(SMOKE_ROOMS) $(PYTEST_ARGS)
 
 test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction sets
@@ -153,7 +153,7 @@ test-isa: $(TEST_ISA) ## run the tests that claim bits under other instruction s
 $(TEST_ISA): test-isa-%: $(READY)
 	PADIFF_TESTS_TRIALS=all env $(ISA_$*) $(PY) $(PYTEST) -m "bitexact and not long" $(PYTEST_ARGS)
 
-smoke-isa: $(READY) ## each op's values and gradients under other instruction sets, and six rows of some other tests
+smoke-isa: $(READY) ## each op's values and gradients under other instruction sets, and three rows of some other tests
 	@$(MAKE) --no-print-directory -j2 --output-sync=target $(SMOKE_ISA)
 
 $(SMOKE_ISA): smoke-isa-%: $(READY)
