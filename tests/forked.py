@@ -17,6 +17,7 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import time
 import types
 from pathlib import Path
 
@@ -122,7 +123,10 @@ def run(arguments, *, cwd=None, timeout=PATIENCE, together=False, warm=False, op
 
 @contextlib.contextmanager
 def started(arguments, env, *, cwd=None, together=False, warm=False, opened=True):
-    """A program begins, with this environment: a function that waits for its end. It does not outlive the block."""
+    """A program begins, with this environment: a function that waits for its end. It does not outlive the block.
+
+    The function's ``process`` can be sent signals, and its ``printed`` awaited: :func:`until_printed`.
+    """
     serve(opened)
     arguments = [str(argument) for argument in arguments]
     with tempfile.TemporaryDirectory() as folder:
@@ -137,11 +141,21 @@ def started(arguments, env, *, cwd=None, together=False, warm=False, opened=True
             texts = [stream.read_text("utf-8", "replace") for stream in streams]
             return subprocess.CompletedProcess(["python", *arguments], process.exitcode, *texts)
 
+        ended.process, ended.printed = process, streams[0]
+        ended.printed.touch()
         try:
             yield ended
         finally:
             process.kill()
             process.join()
+
+
+def until_printed(line, ended):
+    """Wait until a program that was :func:`started` has printed a line; if it ends before, its error is the message."""
+    until = time.monotonic() + PATIENCE
+    while line not in ended.printed.read_text().splitlines() and time.monotonic() < until:
+        assert ended.process.exitcode is None, ended().stderr
+        time.sleep(0.01)
 
 
 def stop():
@@ -161,6 +175,7 @@ def _begin(arguments, cwd, env, warm, *streams):
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
+    tempfile.tempdir = None  # TMPDIR is read anew
     sys.orig_argv = [sys.executable, *arguments]
     own = [entry for entry in env.get("PYTHONPATH", "").split(os.pathsep) if entry]
     sys.path[:] = own + [entry for entry in sys.path if entry.startswith((sys.prefix, sys.base_prefix))]

@@ -31,7 +31,20 @@ NAMES = ["softmax", "concat"]
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory):
     folder = tmp_path_factory.mktemp("audit")
-    assert main(["audit", *(word for name in NAMES for word in ("--ops", name)), "--folder", str(folder), "--no-defects"]) == 0
+    assert (
+        main(
+            [
+                "audit",
+                *(word for name in NAMES for word in ("--ops", name)),
+                "--folder",
+                str(folder),
+                "--no-defects",
+                "--workers",
+                "1",
+            ]
+        )
+        == 0
+    )
     return folder, json.loads((folder / "audit.json").read_text())
 
 

@@ -5,15 +5,16 @@ else changes (test_monkeypatches.py), hostile logs and bundles (test_log_hostile
 """
 
 import ast
+import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import textwrap
 import threading
 import time
 
+import forked
 import numpy as np
 import paddle
 import paddle.nn.functional as F
@@ -44,15 +45,10 @@ def test_a_process_that_is_ended_leaves_its_records(how, tmp_path):
     if how == "asked to end":  # as a launcher's workers do: the handler raises, and the mode closes on its way
         program = program.replace("with padiff", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))\nwith padiff")
     sent = signal.SIGKILL if how == "killed" else signal.SIGTERM
-    command = [sys.executable, "-c", program, str(tmp_path / "log")]
-    with subprocess.Popen(command, env=ranks.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        try:
-            assert child.stdout.readline() == "ready\n"
-            child.send_signal(sent)
-            child.wait(PATIENCE)
-        finally:
-            child.kill()
-    assert child.returncode == (3 if how == "asked to end" else -sent)
+    with forked.started(["-c", program, tmp_path / "log"], ranks.environment(), warm=True) as ended:
+        forked.until_printed("ready", ended)
+        os.kill(ended.process.pid, sent)
+        assert ended().returncode == (3 if how == "asked to end" else -sent)
     run = padiff_shim.load(tmp_path / "log")
     assert len(run.calls) >= 20
     assert run.verdicts
@@ -69,18 +65,14 @@ def test_a_reference_run_that_is_killed_leaves_what_it_had_counted(profile, tmp_
     program = program.replace("x = paddle.ones([4, 4])", "x = w = paddle.ones([4, 4]); w.stop_gradient = False")
     program = program.replace('print("ready", flush=True)', 'x.sum().backward(); print("ready", flush=True)', 1)
     program += "        paddle.tanh(w).sum().backward()\n        x = w\n"
-    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "log")]
-    with subprocess.Popen(command, env=ranks.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
-        try:
-            assert child.stdout.readline() == "ready\n"
-            deadline = time.monotonic() + PATIENCE
-            while time.monotonic() < deadline:
-                run = padiff_shim.load(tmp_path / "log")
-                if run.backward.get("tanh", 0) > 20:
-                    break
-                time.sleep(0.1)
-        finally:
-            child.kill()
+    with forked.started(["-c", textwrap.dedent(program), tmp_path / "log"], ranks.environment(), warm=True) as ended:
+        forked.until_printed("ready", ended)
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            run = padiff_shim.load(tmp_path / "log")
+            if run.backward.get("tanh", 0) > 20:
+                break
+            time.sleep(0.1)
     assert run.backward["tanh"] > 20
     assert run.substituted["tanh"] > 20
     assert bool(run.to_dict()["profile"]) is profile

@@ -2,15 +2,14 @@
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 
+import forked
 import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import PATIENCE, ROOT, in_child
+from helpers import in_child
 
 import padiff_shim
 from padiff_shim.recording.reading import merged, read
@@ -45,17 +44,10 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
                 if number == 20:
                     print("running", flush=True)
     """
-    child = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), str(tmp_path), framework],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    try:
-        assert child.stdout.readline() == b"running\n"
-        child.send_signal(getattr(signal, kind))
-        child.wait(PATIENCE)
-    finally:
-        child.kill()
-        child.stdout.close()
+    with forked.started(["-c", textwrap.dedent(program), tmp_path, framework], dict(os.environ), warm=True) as ended:
+        forked.until_printed("running", ended)
+        os.kill(ended.process.pid, getattr(signal, kind))
+        ended()
     recorded = read(tmp_path)[0]
     assert len(merged(recorded.steps()).tensors) >= 20
     library = {"paddle": paddle, "torch": torch}[framework]

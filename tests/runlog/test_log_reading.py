@@ -2,12 +2,10 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
+import forked
 import pytest
-from helpers import PATIENCE
 from log_data import END, HEADER, NAME, dumped, filled, lines_of, put, record, wrong
 
 from padiff_shim.runlog.reader import LINE, LogError
@@ -121,7 +119,7 @@ def test_only_regular_files_are_read(tmp_path, kind):
     else:
         place.symlink_to("/dev/zero" if "device" in kind else tmp_path / "nothing")
     code = f"import padiff_shim\ntry: padiff_shim.load({str(tmp_path)!r})\nexcept OSError as error: print(type(error), error)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    done = forked.run(["-c", code])
     assert "LogError" in done.stdout, done
     assert NAME in done.stdout
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from helpers import PATIENCE, thinned
 
@@ -46,10 +47,9 @@ def _left(folder):
 
 @pytest.mark.compat
 @pytest.mark.parametrize("ending", thinned(ENDINGS, "raise ValueError"))
-def test_a_run_leaves_nothing(started, tmp_path, ending):
-    child = started(RUN + ending)
-    _, output = child.communicate(timeout=PATIENCE)
-    assert child.returncode == {"raise ValueError": 1, "import sys; sys.exit(3)": 3}.get(ending, 0), output
+def test_a_run_leaves_nothing(tmp_path, ending):
+    done = forked.run(["-c", RUN + ending], TMPDIR=str(tmp_path))
+    assert done.returncode == {"raise ValueError": 1, "import sys; sys.exit(3)": 3}.get(ending, 0), done.stderr
     assert not _left(tmp_path)
 
 
