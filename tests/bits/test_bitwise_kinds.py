@@ -354,6 +354,30 @@ class Weighed(Net):
         return self.down((self.up(x) * m).sum(0, keepdim=True) / m.sum())
 
 
+class Normed(Net):
+    def forward(self, x):
+        y = self.down(self.up(x)).float()
+        y = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)
+        return y.to(x.dtype) * self.down.bias
+
+
+class HalfTurned(Net):
+    def forward(self, x):
+        y = self.down(self.up(x))
+        angles = torch.linspace(0, 1, 24).unsqueeze(0)
+        cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        return y * cos + torch.cat([-y[:, 12:], y[:, :12]], -1) * sin
+
+
+HALF_TURNED = (
+    "y = self.down(self.up(x))\na = paddle.linspace(0, 1, 24).expand([33, 24])\n"
+    "c, s = paddle.cos(a).astype(x.dtype), paddle.sin(a).astype(x.dtype)\nh = paddle.concat([-y[:, 12:], y[:, :12]], -1)\n"
+    'y = y.astype("float32") * c + h.astype("float32") * s\nreturn y.astype(x.dtype)'
+)
+FUSED_NORM = (
+    "y, b = self.down(self.up(x)), self.down.bias\n"
+    "return paddle.incubate.nn.functional.fused_rms_norm_ext(y, b, 1e-6)[0].astype(x.dtype)"
+)
 SQUARE = "h = self.up(x)\nreturn self.down(h * h / (h * h).mean(-1, keepdim=True))"
 DIVERGENCE = (
     "p = F.softmax(self.down(self.up(x)), -1)\nq = F.softmax(x, -1)\nreturn (q * (paddle.log(q) - paddle.log(p))).sum() / 33"
@@ -415,7 +439,9 @@ GLU = (
         (WEIGHED, Weighed, "float32"),
         (RESIZED, Resized, "float32"),
         (REPEATED, Repeated, "float32"),
+        (HALF_TURNED, HalfTurned, "bfloat16"),
         (INTERLEAVED, Interleaved, "float32"),
+        (FUSED_NORM, Normed, "bfloat16"),
     ], 4),
 )  # fmt: skip
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):
@@ -497,13 +523,6 @@ def test_a_value_that_is_cast_for_each_reader(tmp_path):
     (origin,) = answer.origins
     assert (origin.cause, origin.differs, origin.paddle.line) == (ROUNDING, "gradient", 36)
     assert behind.identical, str(behind)
-
-
-class Normed(Net):
-    def forward(self, x):
-        y = self.down(self.up(x)).float()
-        y = y * torch.rsqrt((y * y).mean(-1, keepdim=True) + 1e-6)
-        return y.to(x.dtype) * self.down.bias
 
 
 def test_a_change_that_assigns_a_name_that_it_reads(tmp_path):

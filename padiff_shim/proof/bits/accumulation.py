@@ -7,19 +7,20 @@ which they are taken, which that of a mask's axes decides.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...table.formulation import Formulation, Spelling
 from ...text import tr
-from ..expressions import Rewrite
+from ..expressions import Rewrite, both
 from ..trace import TraceCall, Value
-from .calls import OpCall
-from .changes import MOVES, AnyChange, Change, makers_of
-from .following import CallPlace, call_number
+from .calls import OpCall, ValueId
+from .changes import MOVES, AnyChange, Change, call_text, makers_of
+from .following import CallPlace, Swap, call_number
 from .origins import OriginGroup, Partners, cause_of
 from .patterns import Candidate
-from .source import fresh_name, reading_others, text_of
+from .source import fresh_name, reading_others, text_of, uncast
 from .words import DTYPES
 
 Tree = Value | tuple["Tree", "Tree"]  # of the port's gradients: how the original adds them up
@@ -71,6 +72,61 @@ def cast_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall],
         step = f'x.astype("{DTYPES[casts[0].operands[0].tensor.dtype]}")'
         steps |= dict.fromkeys(numbers, (values.pop(), (step,)))
     return _reading_change(times[0][0], steps, places) if steps else None
+
+
+@dataclass(frozen=True)
+class NarrowerChange(AnyChange):
+    """Calls that read a value in its own dtype, in the place of a cast to a wider one.
+
+    Attributes:
+        casts: the numbers of these. ``last``: the calls whose results are cast back.
+    """
+
+    casts: Sequence[int]
+    last: Sequence[Swap]
+
+    @property
+    def calls(self) -> set[int]:
+        """Those of the calls behind the casts."""
+        return {*self.ahead, *(number for swap in self.last for number in swap.results)}
+
+    def swaps(self, calls: Sequence[OpCall]) -> Sequence[Swap]:
+        """The last calls, and a cast behind each: one back to a value's own dtype would be no call."""
+        return self.last
+
+    def patch(
+        self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
+    ) -> Rewrite | None:
+        """None also where a cast is no expression of its own."""
+        casts = {places[number].extent: places[number].span for number in self.casts}
+        return functools.reduce(both, [None if span is None else uncast(span) for span in casts.values()])
+
+
+def narrower_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall]) -> AnyChange | None:
+    """The calls of an origin in the original's dtype, which the port makes in a wider one; None where they are others."""
+    makers, ahead = makers_of(calls), dict[int, tuple[int, tuple[str, ...]]]()
+    inputs, last = dict[ValueId, ValueId](), list[Swap]()  # of casts by what they make
+    for group in (group for groups in times for group in groups):
+        narrow = DTYPES.get(group.wanted.dtype)
+        back = call_number(group.port[-1])
+        maker = None if back is None or calls[back].op != "cast" else makers.get(calls[back].inputs[0][1].number)
+        written = None if maker is None else call_text(calls[maker])
+        if not group.is_of_equal_calls or maker is None or written is None:
+            return None
+        for reader, value in ((each, value) for each in group.calls for _, value in calls[each].inputs):
+            cast = calls[makers[value.number]] if value.number in makers else None
+            if cast is not None and cast.op == "cast" and cast.inputs[0][1].dtype == narrow != value.dtype:
+                inputs[value] = cast.inputs[0][1]
+                ahead[reader] = value.number, (f'x.astype("{narrow}")',)
+        ahead.pop(maker, None)
+        operands = {name: inputs.get(value, value) if isinstance(value, ValueId) else value for name, value in written[1].items()}
+        last.append(Swap(f'{written[0]}.astype("{calls[maker].outputs[0].dtype}")', operands, {maker: [0]}))
+    if not inputs:
+        return None
+    cause, name, why = cause_of(times[0][0])
+    text = f"# {tr('without casts to {dtype}', dtype=next(iter(inputs)).dtype)}"
+    formulation = Formulation(name, cause, "", (Spelling("", ""), Spelling(text, "")), (), why)
+    return NarrowerChange(formulation, sorted(makers[value.number] for value in inputs), last, ahead=ahead)
 
 
 def _reading_change(

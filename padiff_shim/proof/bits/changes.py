@@ -49,7 +49,7 @@ class AnyChange:
         """The numbers of all calls whose values change."""
         return set(self.ahead)
 
-    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
+    def swaps(self, calls: Sequence[OpCall]) -> Sequence[Swap]:
         """The exchanges of calls in a run of the port."""
         return []
 
@@ -95,6 +95,8 @@ class Change(AnyChange):
         numbers = [makers[value.number] for value in candidate.results]
         first, *others = sorted(set(numbers))
         span, text = places[first].span, self.spelling
+        every = calls[first].outputs
+        result = every.index(candidate.results[0]) if len(numbers) < len(every) else None
         others = [number for number in others if places[number].extent != places[first].extent]
         if span is None or (others and len(numbers) != 1 + len(others)):
             return None
@@ -103,22 +105,21 @@ class Change(AnyChange):
         names = dict(zip(numbers, free))
         if others:  # the first call's statement makes the results of all
             text = f"{', '.join(names.values())} = {text}\n{names[first]}"
-        rewrite = patch(span, text, candidate.operands, spans, again=again, taken=taken)
+        rewrite = patch(span, text, candidate.operands, spans, again=again, taken=taken, result=result)
         for number in others:
             other = places[number].span
             rewrite = both(rewrite, None if other is None else patch(other, names[number], {}, spans))
         return rewrite
 
-    def swaps(self, calls: Sequence[OpCall]) -> list[Swap]:
+    def swaps(self, calls: Sequence[OpCall]) -> Sequence[Swap]:
         """Those of each time."""
         return [_swap(candidate, self.spelling, calls) for candidate in self.candidates]
 
 
 def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
-    makers = {value.number: number for number in candidate.calls for value in calls[number].outputs}
-    results: dict[int, list[int]] = defaultdict(list)
-    for place, value in enumerate(candidate.results):
-        results[makers[value.number]].append(place)
+    made = {number: calls[number].outputs for number in candidate.calls if set(calls[number].outputs) & set(candidate.results)}
+    places = {value: place for place, value in enumerate(candidate.results)}
+    results = {number: [places.get(value) for value in values] for number, values in made.items()}
     return Swap(spelling, candidate.operands, results, {number for number in results if calls[number].listed})
 
 

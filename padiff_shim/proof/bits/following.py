@@ -39,13 +39,13 @@ class Swap(NamedTuple):
     Attributes:
         spelling: source in Paddle's words.
         operands: the values that it is made of, and numbers, by name.
-        results: by the number of the call that makes them: the places of the results that take their place.
+        results: by the number of the call that makes them: the places of the results that take their place; None of one that stays.
         lists: the calls that give lists.
     """
 
     spelling: str
     operands: Mapping[str, ValueId | float]
-    results: Mapping[int, Sequence[int]]
+    results: Mapping[int, Sequence[int | None]]
     lists: Set[int] = frozenset()
 
 
@@ -185,7 +185,11 @@ class Followed:
                 self.failures[place] = f"{type(error).__name__}: {error}"
         if place in self.failures:
             return make()
-        made = [self._made[place][each] for each in swap.results[number]]
+        own = list[Any]()
+        if None in swap.results[number]:
+            with self.unseen():
+                own = listed(make())
+        made = [own[at] if each is None else self._made[place][each] for at, each in enumerate(swap.results[number])]
         return made if number in swap.lists else made[0]
 
 

@@ -159,7 +159,19 @@ class Partners:
                     if laid is not None:
                         self.of_port[value], self.wanted[value] = candidate, laid
                         break
+        self._pair_tables_of_more_rows(original)
         self.of_original = {partner: value for value, partner in reversed(self.of_port.items())}
+
+    def _pair_tables_of_more_rows(self, original: Trace) -> None:
+        """Tables that the port makes for each row of a batch, and the original once: their numbers are the same."""
+        once = [value for value in original.values() if value.node in self._tables and value.tensor.shape[:1] == (1,)]
+        for value in self.trace.values():
+            alike = [] if value.node not in self._tables or value in self.of_port else once
+            for other in alike:
+                held, rows = other.tensor, value.tensor
+                if held.dtype is rows.dtype and held.shape[1:] == rows.shape[1:] and torch.equal(held.expand_as(rows), rows):
+                    self.of_port[value], self.wanted[value] = other, held.expand_as(rows)
+                    break
 
     def _beside(self, value: Value) -> list[Value]:
         """What the original's call gives in a value's place that gives the partner of another of its call's results: two layers

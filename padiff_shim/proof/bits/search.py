@@ -25,7 +25,7 @@ from ..held_values import tensors_of
 from ..locate import traced_in_wider, weight_names
 from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
-from .accumulation import cast_change, order_change, rows_change
+from .accumulation import cast_change, narrower_change, order_change, rows_change
 from .calls import OpCall, ValueId
 from .changes import MOVES, AnyChange, Change, candidates_at, changes, layout_candidates, probed
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
@@ -353,6 +353,7 @@ class OriginSearch:
             order_change(times, self.partners, self.calls, self.places),
             rows_change(times, self.calls, self.places),
             cast_change(times, self.calls, self.places),
+            narrower_change(times, self.calls),
         )
         return next((order for order in orders if order is not None and self._mends(order, origin)), None)
 

@@ -12,7 +12,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import paddle
@@ -153,6 +153,7 @@ def patch(
     *,
     again: bool = False,
     taken: set[str] | None = None,
+    result: int | None = None,
 ) -> Rewrite | None:
     """The change of an expression to a spelling, in the port's own names; None where these do not say it.
 
@@ -163,9 +164,10 @@ def patch(
         spans: of all calls, in order, with the values that they make.
         again: an operand may be computed once more there; of a value with a gradient that would be another sum.
         taken: fresh names of other changes; those of this one are added.
+        result: the expression gives several, and the spelling is the one at this place.
     """
     source = _source(span.file)
-    expression = source.at(span)
+    expression = source.at(span) if result is None else source.item(span, result)
     statement = None if expression is None else source.statement(expression)
     if expression is None or statement is None or not source.is_alone(statement):
         return None
@@ -198,12 +200,11 @@ def patch(
     last = body[-1]
     assert isinstance(last, ast.Expr)
     written = ast.unparse(ast.fix_missing_locations(renamed.visit(last.value)))
-    if source.needs_parentheses(expression, last.value, span):
+    if source.needs_parentheses(expression, last.value):
         written = f"({written})"
     taken |= used - names
     edits += [source.line_before(statement, "\n".join(before))] if before else []
-    place = Edit(span.line, span.column, span.end_line, span.end_column, written)
-    return Rewrite(span.file, frozenset((*edits, place)))
+    return Rewrite(span.file, frozenset((*edits, Edit(*extent(expression), written))))
 
 
 class _Held(NamedTuple):
@@ -254,6 +255,18 @@ def reading_others(value: int, readers: Sequence[tuple[Span, str]], lines: Seque
             return None
         edits += [Edit(*extent(part), name) for part in read]
     return None if statement is None else Rewrite(source.file, frozenset([source.line_before(statement, "\n".join(lines)), *edits]))
+
+
+def uncast(span: Span) -> Rewrite | None:
+    """What is cast in the place of its cast: ``x`` of ``x.astype("float32")``, and of ``paddle.cast(x, "float32")``."""
+    source = _source(span.file)
+    expression = source.at(span)
+    if not isinstance(expression, ast.Call) or not isinstance(expression.func, ast.Attribute):
+        return None
+    owner = expression.func.value
+    held = owner if not isinstance(_value(owner, {}, span.names), ModuleType) else expression.args[0]
+    text = source.written(held)
+    return Rewrite(span.file, frozenset([Edit(*extent(expression), text if isinstance(held, _CLOSED) else f"({text})")]))
 
 
 def _operands(expression: ast.expr) -> Iterator[ast.expr]:
@@ -457,10 +470,18 @@ class _Source:
             return None
         return _Held(line, self.written(node), "", node)
 
-    def needs_parentheses(self, expression: ast.expr, written: ast.expr, span: Span) -> bool:
+    def item(self, span: Span, place: int) -> ast.expr | None:
+        """The expression that takes one of the results of the call that lies there."""
+        call = self.at(span)
+        parent = None if call is None else self.parents[call]
+        taken = parent.slice if isinstance(parent, ast.Subscript) else None
+        return parent if isinstance(parent, ast.expr) and isinstance(taken, ast.Constant) and taken.value == place else None
+
+    def needs_parentheses(self, expression: ast.expr, written: ast.expr) -> bool:
         """Whether another expression in this one's place has to stand in parentheses."""
-        before = self.lines[span.line - 1].encode()[: span.column].rstrip()
-        behind = self.lines[span.end_line - 1].encode()[span.end_column :].lstrip()
+        line, column, end_line, end_column = extent(expression)
+        before = self.lines[line - 1].encode()[:column].rstrip()
+        behind = self.lines[end_line - 1].encode()[end_column:].lstrip()
         if (before.endswith(b"(") and behind.startswith(b")")) or isinstance(written, _CLOSED):
             return False
         parent = self.parents[expression]

@@ -19,6 +19,8 @@ from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .patterns import Candidate
 from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
 
+_CAST = r'\bx\d+\.astype\("\w+"\)'  # of an operand
+
 
 def changing_calls(trace: Trace) -> set[TraceCall]:
     """The calls of an optimizer's last step that have other numbers in the step before: no source says these numbers."""
@@ -48,6 +50,7 @@ class Translator(CallWords):
         self._original, self._partners, self._recorder, self._parameters = original, partners, recorder, parameters
         self._as_made = False  # products have the axes that Paddle's have
         self._parts: set[str] = set()  # of a call's text: those of the calls before it
+        self._late: set[ValueId] = set()  # what is made where the text stands, and later
         self._whole: list[tuple[ValueId, torch.Tensor]] = []
         self._by_memory: dict[int, list[tuple[ValueId, torch.Tensor]]] = {}
         for tensor in recorder.held():
@@ -73,6 +76,7 @@ class Translator(CallWords):
         if port is None or number is None or result is None:
             return None
         self._names: dict[str, ValueId] = {}
+        self._late = {value for call in self._recorder.calls[number:] for value in call.outputs}
         value, side = result
         texts: list[str] = []
         if last is None:  # a constant that the original has, and the port makes
@@ -109,7 +113,7 @@ class Translator(CallWords):
 
     def _once(self, text: str) -> str:
         """A spelling in which each call that is read several times is made once, as the original does: its gradients are added."""
-        for part in sorted(self._parts, key=len, reverse=True):
+        for part in sorted({*self._parts, *re.findall(_CAST, text)}, key=len, reverse=True):
             if text.count(part) > 1 and not part.isidentifier():
                 name = f"y{text.count(chr(10)) + 1}"
                 text = f"{name} = {part}\n{text.replace(part, name)}"
@@ -169,11 +173,12 @@ class Translator(CallWords):
             if known is None:
                 raise Untranslatable(partner.label)
             return self._weight(self._named(known), as_side(self._parameters[partner.label]), operand.tensor)
-        sides, size = self._by_memory.get(partner.tensor.data_ptr(), []), operand.value.count  # a part of a tensor begins elsewhere
+        sides, size = self._sides(partner.tensor.data_ptr()), operand.value.count  # a part of a tensor begins elsewhere
         if operand.tensor.numel() > size and (repeated := list(self._alike(operand.tensor))):
             sides, size = repeated, operand.tensor.numel()
+        more_rows = partner.count > operand.value.count  # a table for each row of a batch, which the original has once
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
-            if side.shape == operand.tensor.shape and side.is_complex() is operand.tensor.is_complex():
+            if side.shape[more_rows:] == operand.tensor.shape[more_rows:] and side.is_complex() is operand.tensor.is_complex():
                 laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
                 dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
                 return self._cast(self._named(value) + dense, side, operand.tensor)
@@ -198,6 +203,10 @@ class Translator(CallWords):
         text = f"{self._named(value)}.t()" if turned else self.shaped(self._named(value), side, operand.tensor, call)
         return self._cast(text, side, operand.tensor)
 
+    def _sides(self, *places: int) -> list[tuple[ValueId, torch.Tensor]]:
+        """The port's values at some places in memory that are there before what a text makes."""
+        return [pair for place in places for pair in self._by_memory.get(place, ()) if pair[0] not in self._late]
+
     @staticmethod
     def _weight(name: str, held: torch.Tensor, wanted: torch.Tensor) -> str:
         """A parameter, as a matrix where the port's layer holds kernels, and the other way round."""
@@ -209,7 +218,7 @@ class Translator(CallWords):
 
     def _alike(self, tensor: torch.Tensor) -> Iterator[tuple[ValueId, torch.Tensor]]:
         """The port's values whose matrices are those of a tensor that is repeated on its way to a call."""
-        for value, side in itertools.chain(*self._by_memory.values()):
+        for value, side in self._sides(*self._by_memory):
             alike = side.shape[-2:] == tensor.shape[-2:] and side.numel() == tensor.numel() and side.is_floating_point()
             if alike and torch.allclose(side.reshape(-1).double(), tensor.reshape(-1).double(), 1e-2, 1e-3):
                 yield value, side
@@ -255,15 +264,16 @@ class Translator(CallWords):
                 sides = [side, side.t()] if side.dim() == 2 else [side]
                 if side.numel() == constant.count and any(torch.equal(each.reshape(-1), flat) for each in sides):
                     return value, side
-            for value, operand in zip(values, node.operands):  # what was written since
-                if operand.value is constant and len(values) == len(node.operands):
+            written = constant.node is None and len(values) == len(node.operands)  # since
+            for value, operand in zip(values, node.operands if written else ()):
+                if operand.value is constant:
                     return value, operand.tensor
         return self._equal(flat)
 
     def _equal(self, tensor: torch.Tensor) -> tuple[ValueId, torch.Tensor] | None:
         """A value of the port's that holds the same numbers."""
         flat = tensor.reshape(-1)
-        for value, side in itertools.chain(*self._by_memory.values()):
+        for value, side in self._sides(*self._by_memory):
             if side.dtype is flat.dtype and side.numel() == flat.numel() and torch.equal(side.reshape(-1), flat):
                 return value, side
         return None
