@@ -106,7 +106,7 @@ def narrower_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCa
     """The calls of an origin in the original's dtype, which the port makes in a wider one; None where they are others."""
     makers, ahead = makers_of(calls), dict[int, tuple[int, tuple[str, ...]]]()
     inputs, last = dict[ValueId, ValueId](), list[Swap]()  # of casts by what they make
-    for group in (group for groups in times for group in groups):
+    for group in (group for groups in times for group in groups if not group.backward):
         narrow = DTYPES.get(group.wanted.dtype)
         back = call_number(group.port[-1])
         maker = None if back is None or calls[back].op != "cast" else makers.get(calls[back].inputs[0][1].number)
