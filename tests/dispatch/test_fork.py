@@ -47,7 +47,7 @@ w.clear_gradient()
 
 def run(source, mode, folder):
     """What a program prints in a process of its own, which ends itself with a traceback if it hangs."""
-    done = forked.run(["-c", WATCHDOG + PRELUDE + textwrap.dedent(source), mode, folder / "log"])
+    done = forked.run(["-c", WATCHDOG + PRELUDE + textwrap.dedent(source), mode, folder / "log"], warm=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip().splitlines()
 

@@ -37,7 +37,7 @@ def in_thread(function):
 def output_of(source):
     """What Python source prints in another process, which must end by itself."""
     prelude = "import paddle, padiff_shim\nimport os, sys\n"
-    done = forked.run(["-c", prelude + textwrap.dedent(source)])
+    done = forked.run(["-c", prelude + textwrap.dedent(source)], warm=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.strip().splitlines()
 

@@ -241,7 +241,7 @@ def test_no_deadlock_when_alias_chains_are_freed():
                 gc.collect()
         print("freed")
     """
-    done = forked.run(["-c", textwrap.dedent(program)])
+    done = forked.run(["-c", textwrap.dedent(program)], warm=True)
     assert done.stdout.strip() == "freed", done.stderr[-2000:]
 
 

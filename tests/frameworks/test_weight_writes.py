@@ -22,7 +22,7 @@ ONES = np.ones(SHAPE, "float32")
 @pytest.mark.slow
 def test_no_door_of_paddle_leaves_an_old_weight_behind():
     """In a process of its own: some doors of Paddle end the process when they are given wrong arguments."""
-    done = forked.run([ROOT / "tests" / "weight_doors.py"])
+    done = forked.run([ROOT / "tests" / "weight_doors.py"], warm=True)
     assert done.returncode == 0, done.stderr[-3000:]
     printed = json.loads(done.stdout.strip().splitlines()[-1])
     assert len(printed) == 6

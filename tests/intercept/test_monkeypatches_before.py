@@ -85,7 +85,7 @@ def test_changed_before_the_first_opening(change):
     assert bool(said) == bool(path), (said, path)
     """
     source = textwrap.dedent(program).replace("{change}", textwrap.dedent(BEFORE[change]))
-    done = forked.run(["-c", source], opened=False)
+    done = forked.run(["-c", source], warm=True, opened=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -103,7 +103,7 @@ def test_what_was_changed_before_the_first_opening_is_taken_over_once_it_is_padd
     assert run.substituted == {"add": 1} and not run.warnings
     assert paddle.Tensor.__dict__["__add__"] is native
     """
-    done = forked.run(["-c", textwrap.dedent(source)], opened=False)
+    done = forked.run(["-c", textwrap.dedent(source)], warm=True, opened=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -200,5 +200,5 @@ def test_dtypes_that_others_write_while_a_mode_is_open_change_nothing(change):
         trained("float32")
     assert compared.coverage()["checked_calls"] and not compared.by_line(), compared
     """
-    done = forked.run(["-c", textwrap.dedent(program).replace("{change}", DTYPES[change])], opened=False)
+    done = forked.run(["-c", textwrap.dedent(program).replace("{change}", DTYPES[change])], warm=True, opened=False)
     assert done.returncode == 0, done.stderr[-3000:]

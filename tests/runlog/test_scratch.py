@@ -48,7 +48,7 @@ def _left(folder):
 @pytest.mark.compat
 @pytest.mark.parametrize("ending", thinned(ENDINGS, "raise ValueError"))
 def test_a_run_leaves_nothing(tmp_path, ending):
-    done = forked.run(["-c", RUN + ending], TMPDIR=str(tmp_path))
+    done = forked.run(["-c", RUN + ending], warm=True, TMPDIR=str(tmp_path))
     assert done.returncode == {"raise ValueError": 1, "import sys; sys.exit(3)": 3}.get(ending, 0), done.stderr
     assert not _left(tmp_path)
 
