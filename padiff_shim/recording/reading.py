@@ -107,11 +107,11 @@ class Recorded:
         self.offset = 0
         self._read = 0
         self._parsed: list[Mapping[str, Any]] = []
-        self._parsing: Iterator[tuple[int, Mapping[str, Any]]] | None = None
         try:
             self._file = EventFile(path, "recording", RECORDING_SCHEMA)
         except LogError as error:
             raise FileError("{path} is no recording: {error}", path=path, error=error) from None
+        self._parsing = (event for _, event in self._file)
         self.header = self._file.header
         self.rank, self.framework = int(self.header["rank"]), str(self.header["framework"])
 
@@ -131,14 +131,11 @@ class Recorded:
         return self.options.get("values") not in ("fingerprint", "digest")
 
     def _all_events(self) -> Iterator[Mapping[str, Any]]:
-        if self._parsing is None:
-            self._parsing = iter(self._file)
         for place in itertools.count():
             if place == len(self._parsed):
-                _, event = next(self._parsing, (0, None))
-                if event is None:
-                    return
-                self._parsed.append(event)
+                self._parsed += itertools.islice(self._parsing, 1)
+            if place == len(self._parsed):
+                return
             yield self._parsed[place]
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
