@@ -274,7 +274,7 @@ $(READY_PORTS): $(PORTS)
 	$(VENV_PORTS)/bin/python -m pip install --quiet --no-deps --target $(VENV_PORTS)/transformers-4 --requirement requirements/ports-transformers-4.txt
 	@touch $@
 
-# Of twelve thousand modules a third is ever imported: those are compiled then, and the others never.
+# Of twelve thousand modules a quarter is ever imported: those are compiled then, and the others never.
 # $(call make_venv,folder,list): a folder whose Python or pip does not run (an install cut short, a moved checkout)
 # is made anew; a working one only gets what the list adds.
 define make_venv
