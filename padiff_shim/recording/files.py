@@ -149,6 +149,11 @@ class RecordFile:
         self._left -= written
         return {"at": list(place)}
 
+    @property
+    def lost(self) -> str:
+        """Why records, or values alone, are lost; ""."""
+        return self._log.failed or from_log(self._lost)
+
     def lines(self, lines: bytes, records: int) -> None:
         """Write lines that are encoded already, with this many records in them."""
         with self.lock:

@@ -565,7 +565,8 @@ class Recording:
     def __repr__(self) -> str:
         state = f"{self.records:,} {'record' if self.records == 1 else 'records'}"
         state = state if self._observer is None else f"open, {state}"
-        return f"<padiff_shim.Recording of {self.framework} in {self.folder}: {state}>"
+        lost = "" if self._file is None or not self._file.lost else f"; {self._file.lost}"
+        return f"<padiff_shim.Recording of {self.framework} in {self.folder}: {state}{lost}>"
 
     def discard(self) -> None:
         """Remove the files of a recording that was stopped."""

@@ -3,6 +3,7 @@
 import os
 import signal
 import textwrap
+from unittest.mock import Mock
 
 import forked
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from helpers import in_child
 
 import padiff_shim
+from padiff_shim.recording.files import ValueFile
 from padiff_shim.recording.reading import merged, read
 
 pytestmark = [pytest.mark.compat, pytest.mark.usefixtures("undone")]
@@ -74,3 +76,12 @@ def test_a_forked_child_has_a_file_of_its_own(tmp_path):
     assert [tensor.name for tensor in merged(recorded.steps()).tensors] == ["exp", "tanh"]
     assert len(recorded.beside) == 1
     assert len(list(tmp_path.glob("records-*.jsonl"))) == 2
+
+
+def test_what_a_full_disk_has_lost_is_said(tmp_path, monkeypatch):
+    recording = padiff_shim.record(tmp_path, framework="torch").start()
+    monkeypatch.setattr(ValueFile, "add", Mock(side_effect=OSError(28, "No space left on device")))
+    with pytest.warns(RuntimeWarning, match="No space left"):
+        recording.note("loss", np.ones(3))
+    recording.stop()
+    assert "No space left" in str(recording)
