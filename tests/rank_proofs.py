@@ -201,13 +201,13 @@ def stepping(tokens, scale, combine):
     return step
 
 
-def tensor(fault, port=rank_shards.Net, original=OriginalNet):
+def tensor(fault, port=rank_shards.Net, original=OriginalNet, **options):
     """Tensor parallelism in pairs of ranks, of which each pair has a part of the batch; of one pair the step is the plain one."""
     number, group, across = pairs()
     shares = dist.get_world_size() // 2
     tokens = np.split(TOKENS, shares)[dist.get_rank() // 2]
     step = stepping(tokens, 1 / shares, sum_gradients(across)) if shares > 1 else None
-    return proven(port(Share(number, 2, fault, group)), original(), tokens, step)
+    return proven(port(Share(number, 2, fault, group)), original(), tokens, step, **options)
 
 
 def attention(fault):
@@ -215,7 +215,8 @@ def attention(fault):
 
 
 def fused(fault):
-    return tensor(fault, rank_shards.GatedNet, OriginalGatedNet)
+    rule = {"gated.up.weight": "1:1:1", "gated.up": "-1:1:1"}
+    return tensor(fault, rank_shards.GatedNet, OriginalGatedNet, shards=rule if fault == "rule" else "auto")
 
 
 def data(fault):

@@ -29,6 +29,7 @@ from ..proof.pages import TONES, listed_finding, next_steps
 from ..proof.programs import Inputs
 from ..proof.proof import ProofAnswer
 from ..proof.prove import both_losses
+from ..recording.call_reasons import CALL_KINDS
 from ..recording.diff import diff_of_ranks
 from ..recording.difference import Difference, EqualWithin, TensorKey, TensorRow, tensor_key
 from ..recording.joined import Groups, join
@@ -490,9 +491,11 @@ class _Judge:
         first = _first_fault(self._wide.rows)
         assert first is not None  # a result differs
         proof.first = first
-        known = causes().of(first)
+        known, reason = causes().of(first), self._wide.reason
         cause = Cause.RANK_RESULT if known is None else Cause(RANK_CAUSES[known.kind][0])
         text = _row_text(first) if known is None else tr(RANK_CAUSES[known.kind][1], **known.numbers)
+        if cause == Cause.RANK_RESULT and reason is not None and reason.kind in CALL_KINDS and first is self._wide.first:
+            text = tr("{reason} (a is the port, b the original)", reason=reason.text)
         layer = first.any.layer or (first.any.name.rpartition(".")[0] if first.any.kind in _GRADIENTS else "")
         places = [None if side is None or not side.site else _place(side) for side in (first.b, first.a)]
         proof.mistakes = [Mistake(cause, text, places[0], places[1], (layer,))]

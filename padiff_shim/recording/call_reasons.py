@@ -25,6 +25,7 @@ AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE
     "moving average",
 )  # fmt: skip
 GRAPH_END, LABELS = "graph ends", "labels"
+CALL_KINDS = (AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, ARGUMENTS, SCALE)
 _CLOSE = 1e-4  # relative to the largest element: rounding, and what calls before have made of it
 _EQUAL = 1e-6  # relative: calls that agree
 _NOTHING = 1e-20  # a probability that is none: that of a masked score is zero, or what a kernel's exp makes at its lower end
@@ -231,8 +232,9 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
     if a is None or b is None or a.reads is None or b.reads is None or not {*a.names} & {*b.names}:
         return None
     reads = [{operand.digest for operand in side.reads.operands} for side in (a, b) if side.reads is not None]
-    before = [other for other in rows if other.any.kind == "op" and other.any.step == row.any.step]
-    unpaired = {side: [call for other in before if other.apart is None and (call := getattr(other, side))] for side in "ab"}
+    before = [other for other in rows if other.any.kind in ("op", "layer") and other.any.step == row.any.step]
+    calls = [other for other in before if other.any.kind == "op" and other.apart is None]
+    unpaired = {side: [call for other in calls if (call := getattr(other, side))] for side in "ab"}
     lone = [  # other than what the call itself writes beside its result
         [call for call in unpaired[side] if call.call != own.call and digests(call) & known]
         for side, own, known in zip("ab", (a, b), reads)
@@ -370,7 +372,9 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         if not isinstance(a, Arranged) or not isinstance(b, Arranged) or alike(a.values, b.values):
             continue
         makers = [_maker(rows, side, way.source) for side, way in (("a", a), ("b", b))]
-        if a.values.size != b.values.size and (makers[0] is makers[1] or _same(makers[0].a, makers[1].b)):
+        wholes = [None if whole is None else whole.values() for whole in (makers[0].a, makers[1].b)]
+        same = makers[0] is makers[1] or (wholes[0] is not None and wholes[1] is not None and alike(wholes[0], wholes[1]))
+        if same and a.values.size != b.values.size:
             continue  # of which a rank has a part, and in which way that is another one is not known
         if any(row.apart is not None and not row.apart.relative <= _CLOSE for row in makers):
             continue
@@ -396,12 +400,6 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
 def _maker(rows: Sequence[TensorRow], side: str, source: Tensor) -> TensorRow:
     """The row of what is read, or of which a rank has read its part."""
     return next(row for row in rows if (made := getattr(row, side)) is not None and made.parts_known[0] is source)
-
-
-def _same(first: Tensor | None, second: Tensor | None) -> bool:
-    """Whether two results are the same but for rounding."""
-    values = [None if tensor is None else tensor.values() for tensor in (first, second)]
-    return values[0] is not None and values[1] is not None and alike(values[0], values[1])
 
 
 def _is_port(call: Tensor, other: Tensor) -> bool:

@@ -155,7 +155,7 @@ def _axis(framework: str, dimensions: int) -> int:
 def _part(tensor: Tensor, path: str, axis: int, rows: Array, *, weight: bool) -> Tensor:
     known = {entry.name: getattr(tensor, entry.name) for entry in dataclasses.fields(Tensor)}
     known |= {"shape": (*tensor.shape[:axis], len(rows), *tensor.shape[axis + 1 :]), "digest": "", "figures": {}, "sample": ()}
-    known |= {"names": (path,)} if weight else {"layer": path, "reads": None}
+    known |= {"names": (path,)} if weight else {"layer": path}
     part = PartTensor(**known, whole=tensor, axis=axis, chosen=rows)
     array = part.values()
     if array is not None:

@@ -28,6 +28,7 @@ from .shards import (
     JoinedTensor,
     NotJoined,
     RankTensor,
+    Way,
     fused_ways,
     guess,
     put_together,
@@ -166,9 +167,12 @@ class JoinedRows:
                 hole = tr("shards: the rule or mark on {tensor} does not give the shape in the other run", tensor=ruled)
                 self._difference.holes += [hole] if hole not in self._difference.holes else []
             return
-        row = max([self._measured(pair, tolerances) for pair in joined], key=_badness)
+        row = self._worst(joined, tolerances)
+        # A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares.
+        # Gradients show whether it has done so where it should.
         if row.differs and _scales(a) and _scales(b):
-            row = min((row, *self._added_up(a, b, tolerances)), key=_badness)
+            added_up = (self._made(a, b, ways, tolerances) for ways in ((SUM, MEAN), (MEAN, SUM), (SUM, SUM)))
+            row = min((row, *filter(None, added_up)), key=_badness)
         if row.differs:
             row = self._fused(a, b, tolerances) or self._tokens(a, b, tolerances) or row
         if row.differs and _numbers_places(row) and self._in_mixture(a):
@@ -193,21 +197,24 @@ class JoinedRows:
         show a wrong one.
         """
         ways = [[None, *fused_ways(side, partner, crossing=tolerances.crossing)] for side, partner in ((a, b), (b, a))]
-        before = [side.way if isinstance(side, RankTensor) else None for side in (a, b)]
         for chosen in itertools.product(*ways):
-            for side, way in zip((a, b), chosen):
-                if isinstance(side, RankTensor) and way is not None:
-                    side.way = way
-            joined = put_together(a, b, crossing=tolerances.crossing) if chosen != (None, None) else NotJoined("")
-            if not isinstance(joined, NotJoined):
-                row = max([self._measured(pair, tolerances) for pair in joined], key=_badness)
-                if not row.differs:
-                    self._difference.notes += [note for note in self._rules(a, b, chosen) if note not in self._difference.notes]
-                    return row
-            for side, known in zip((a, b), before):
-                if isinstance(side, RankTensor):
-                    side.way = known
+            row = self._made(a, b, chosen, tolerances) if chosen != (None, None) else None
+            if row is not None and not row.differs:
+                self._difference.notes += [note for note in self._rules(a, b, chosen) if note not in self._difference.notes]
+                return row
         return None
+
+    def _made(self, a: Tensor, b: Tensor, ways: Sequence[Way | None], tolerances: EqualWithin) -> TensorRow | None:
+        """The row of two tensors, of which those of several ranks are put together in these ways; None where they cannot be."""
+        first, second = (
+            dataclasses.replace(side, way=way) if isinstance(side, RankTensor) and way is not None else side
+            for side, way in zip((a, b), ways)
+        )
+        joined = put_together(first, second, crossing=tolerances.crossing)
+        return None if isinstance(joined, NotJoined) else self._worst(joined, tolerances)
+
+    def _worst(self, joined: Sequence[JoinedPair], tolerances: EqualWithin) -> TensorRow:
+        return max([self._measured(pair, tolerances) for pair in joined], key=_badness)
 
     def _rules(self, a: Tensor, b: Tensor, ways: Sequence[FusedAxis | None]) -> Iterator[str]:
         """The rule that says how fused tensors lie, as it is written in the port's layout."""
@@ -229,19 +236,6 @@ class JoinedRows:
             return None
         rows = [self._measured(pair, tolerances) for pair in tokens_alone(a, b)]
         return min(rows, key=_badness, default=None)
-
-    def _added_up(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[TensorRow]:
-        """A scaled loss whose shares add up to the whole one, as they do where a program divides by the number of shares.
-
-        Gradients show whether it has done so where it should.
-        """
-        for ways in ((SUM, MEAN), (MEAN, SUM), (SUM, SUM)):
-            for side, way in zip((a, b), ways):
-                if isinstance(side, RankTensor):
-                    side.way = way
-            joined = put_together(a, b, crossing=tolerances.crossing)
-            if not isinstance(joined, NotJoined):
-                yield max([self._measured(pair, tolerances) for pair in joined], key=_badness)
 
     @property
     def divided(self) -> bool:

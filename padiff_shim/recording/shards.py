@@ -580,7 +580,9 @@ def guess(tensors: Sequence[Tensor], partners: Sequence[Tensor], *, crossing: bo
     The shape is that of the tensor in the same place of the other run, where there is one that fits.
     """
     others, own = (
-        numbered(side, lambda tensor: (tensor.kind, tensor.name, tensor.layer, tensor.tensor)) for side in (partners, tensors)
+        # The class of a layer may have another name.
+        numbered(side, lambda tensor: (tensor.kind, tensor.kind == "layer" or tensor.name, tensor.layer, tensor.tensor))
+        for side in (partners, tensors)
     )
     places = dict(others)
     for key, tensor in own:

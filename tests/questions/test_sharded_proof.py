@@ -32,7 +32,19 @@ FAULTS = {
     "scaled-buffer": ("", "self.factors", RESULT),
 }
 QUICK_RIGHT, QUICK_FAULTS = ["attention"], ["tensor-bias", "data-alone"]
-RIGHT = ["tensor", "reducer", "fused", "data", "experts", "pipeline", "inside", "scaled", "scaled-adds", "scaled-rounded"]
+RIGHT = [
+    "tensor",
+    "reducer",
+    "fused",
+    "fused-rule",
+    "data",
+    "experts",
+    "pipeline",
+    "inside",
+    "scaled",
+    "scaled-adds",
+    "scaled-rounded",
+]
 OTHERS = {"tensor-order": WEIGHTS, "experts-order": WEIGHTS, "scaled-drawn": UNKNOWN}
 
 
