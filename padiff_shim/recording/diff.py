@@ -353,7 +353,7 @@ def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -
     rows = [
         replace(other, a=other.b, b=other.a) if turned else other for other in difference.rows if other.any.step == row.any.step
     ]
-    known = RankCauses(b if turned else a, rows, _ROUNDED, row.any.step, crossing=a.framework != b.framework)
+    known = RankCauses(b if turned else a, rows, _ROUNDED, crossing=a.framework != b.framework)
     return known.of(replace(row, a=row.b, b=row.a) if turned else row)
 
 

@@ -15,8 +15,7 @@ from . import tensors as contents
 from .alignment import elements
 from .difference import DifferenceReason, TensorRow
 from .joined import JoinedRun
-from .reading import merged
-from .shards import RankTensor
+from .shards import JoinedTensor, RankTensor
 from .tensors import Array, Tensor, is_weight, linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
@@ -59,18 +58,13 @@ class RankCauses:
         run: that of several ranks, joined as for the difference.
         rows: those of the difference, with ``run`` as a.
         close: what counts as equal, relative to the largest element.
-        step: the step of these rows; None: all of the run's.
         crossing: the runs are of two frameworks, so that weights may lie transposed.
     """
 
-    def __init__(
-        self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, step: int | None = None, *, crossing: bool = True
-    ) -> None:
+    def __init__(self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, *, crossing: bool = True) -> None:
         self._loose, self._crossing = close / _CLOSE, crossing
-        whole = merged(known for known in run.steps() if step in (None, known.step))
-        self._tensors = {tensor.index: tensor for tensor in whole.tensors if isinstance(tensor, RankTensor)}
-        weights = (*whole.inputs, *(tensor for tensor in whole.tensors if tensor.kind == "parameter"))
-        self._vectors = [weight for weight in weights if is_weight(weight) and len(weight.shape) == 1]
+        weights = (*run.weights().values(), *(row.a for row in rows if row.a is not None and row.a.kind == "parameter"))
+        self._vectors = [weight for weight in weights if len(weight.shape) == 1]
         self._rows, self._strangers = rows, run.layout.strangers
 
     def of(self, row: TensorRow) -> DifferenceReason | None:
@@ -88,7 +82,7 @@ class RankCauses:
         cause = self._of_result(self._layer_of(row) or row)
         if cause is not None and cause.kind == PARTIAL_SUMS:  # where they are summed later, and a bias with them
             later = [other for other in self._rows if other.differs and other.any.index > row.any.index]
-            made = [self._tensors.get(other.a.index) for other in later if other.a is not None]
+            made = [_of_ranks(other.a) for other in later]
             # Whether what a later call has made is the same on all ranks.
             summed = any(
                 tensor.inner_equal and tensor.outer_equal
@@ -133,7 +127,7 @@ class RankCauses:
 
         Of fingerprints figures stand for the values that add up as these do.
         """
-        tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
+        tensor, whole = _of_ranks(row.a), _wide(row.b)
         if tensor is None or row.b is None:
             return None
         read, size = _wide, self._size(np.zeros(0) if whole is None else whole)
@@ -170,7 +164,7 @@ class RankCauses:
         if more is None or nothing:
             return None
         for vector in self._vectors:
-            part = vector.parts[0][0] if isinstance(vector, RankTensor) else vector
+            part = vector.parts_known[0]
             bias, other = elements(part), elements(part, more)
             if bias is None or other is None or part.size != more.size:
                 continue
@@ -193,12 +187,11 @@ class RankCauses:
 
     def _of_gathered(self, row: TensorRow) -> DifferenceReason | None:
         """A call that reads what ranks have made before, gathered in another order."""
-        tensor = None if row.a is None else self._tensors.get(row.a.index)
-        reads = None if tensor is None else tensor.parts[0][0].reads
-        for made in self._tensors.values() if tensor is not None and reads is not None else ():
-            parts = [part for line in made.parts for part in line]
-            arrays = [part.values() for part in parts if made.kind == "op" and made.index < tensor.index]  # type: ignore[union-attr]
-            for operand in reads.operands if len(arrays) > 1 else ():  # type: ignore[union-attr]
+        reads = None if row.a is None else row.a.reads
+        for made in (other.a for other in self._rows if other.a is not None and other.any.index < row.any.index):
+            parts = made.parts_known if reads is not None and made.kind == "op" else ()
+            arrays = [part.values() for part in parts] if len(parts) > 1 else []
+            for operand in reads.operands if reads is not None and arrays else ():
                 if len(parts) * parts[0].size != math.prod(operand.shape):
                     continue
                 for order in itertools.islice(itertools.permutations(range(len(parts))), 1, _ORDERS):
@@ -210,7 +203,7 @@ class RankCauses:
 
     def _of_part(self, row: TensorRow) -> DifferenceReason | None:
         """Ranks that alone differ, of those that hold slices or should hold the same."""
-        known, tensor = self._parts(row), None if row.a is None else self._tensors.get(row.a.index)
+        known, tensor = self._parts(row), _of_ranks(row.a)
         if known is None or tensor is None:
             return None
         grid, wants, size = known
@@ -227,7 +220,7 @@ class RankCauses:
         return _because(PART, ranks=", ".join(map(str, differing)))
 
     def _of_weight(self, row: TensorRow) -> DifferenceReason | None:
-        tensor, whole = None if row.a is None else self._tensors.get(row.a.index), _wide(row.b)
+        tensor, whole = _of_ranks(row.a), _wide(row.b)
         if whole is None:
             return None
         parts = [] if tensor is None else [array for part in tensor.parts[0] if (array := _wide(part)) is not None]
@@ -326,6 +319,11 @@ def _in_all_rows(between: Array, size: float) -> Array | None:
     return np.asarray(flat[0]) if len(flat) > 1 and _close(flat, np.broadcast_to(flat[0], flat.shape), size) else None
 
 
+def _of_ranks(tensor: Tensor | None) -> RankTensor | None:
+    """What several ranks have of a tensor."""
+    return tensor.whole if isinstance(tensor, JoinedTensor) else tensor if isinstance(tensor, RankTensor) else None
+
+
 def _turned(array: Array) -> Iterator[Array]:
     """A weight as it lies in both frameworks."""
     yield array
@@ -335,8 +333,7 @@ def _turned(array: Array) -> Iterator[Array]:
 
 def _wide(tensor: Tensor | None) -> Array | None:
     """The values in float64, of several ranks' the first's; None where there are none."""
-    part = tensor.parts[0][0] if isinstance(tensor, RankTensor) else tensor
-    array = None if part is None else part.values()
+    array = None if tensor is None else (tensor.parts_known[0] if isinstance(tensor, RankTensor) else tensor).values()
     return None if array is None else array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
 
 

@@ -156,21 +156,24 @@ class JoinedTensor(Tensor):
     """Parts of several ranks, put together.
 
     Attributes:
-        array: the whole values.
+        array: the whole values; None where they were not recorded.
         rank: of the part that it stands for; the first rank's of what was made of several.
         joined: how it was made, in words.
-        made_of: what the ranks have of it; what it reads is what the first of these does.
+        whole: what the ranks have of it.
     """
 
-    array: Array = field(default_factory=lambda: np.empty(0), repr=False)
+    array: Array | None = field(default=None, repr=False)
     rank: int = 0
     joined: str = ""
-    made_of: Sequence[Tensor] = field(default=(), repr=False)
+    whole: RankTensor | None = field(default=None, repr=False)
 
     @property
     def parts_known(self) -> Sequence[Tensor]:
-        """Those of the ranks, in their order."""
-        return self.made_of or (self,)
+        """Those of the ranks: first that of the rank that it stands for, which reads what it reads."""
+        if self.whole is None:
+            return (self,)
+        ranked = sorted(zip(self.whole.all_ranks, self.whole.parts_known), key=lambda part: part[0] != self.rank)
+        return [part for _, part in ranked]
 
     def values(self) -> Array | None:
         """The array, bfloat16 as float32."""
@@ -384,7 +387,7 @@ def tokens_alone(a: Tensor, b: Tensor) -> Iterator[JoinedPair]:
             if rows[0].shape == rows[1].shape and len(rows[0]):
                 words = tr("tokens alone, without empty places")
                 first, second = (
-                    joined_tensor(side, array, getattr(side, "rank", 0), words, {"made_of": side.parts_known})
+                    joined_tensor(side, array, getattr(side, "rank", 0), words, {"whole": getattr(side, "whole", None)})
                     for side, array in zip(sides, rows)
                 )
                 yield JoinedPair(first, second, split=False, ordered=True)
@@ -439,13 +442,9 @@ def _variant(tensor: RankTensor, way: Joint, row: int | None, column: int | None
     parts = [[tensor.parts[at][place] for place in line] for at, line in zip(chosen, places)]
     rank = tensor.ranks[chosen[0]][places[0][0]]
     named: dict[str, Any] = {"index": tensor.index, "layer": tensor.layer, "names": tensor.names}
-    made = {**named, "made_of": [part for line in parts for part in line]}
+    made = {**named, "whole": tensor}
     if len(parts) == len(parts[0]) == 1:
-        part = parts[0][0]
-        array = part.values()
-        if array is None:
-            return dataclasses.replace(part, **named)
-        return joined_tensor(part, array, rank, "", made)
+        return joined_tensor(parts[0][0], parts[0][0].values(), rank, "", made)
     if tensor.kind == INPUT:
         return _inputs(tensor, way, named)
     arrays = [[part.values() for part in line] for line in parts]
@@ -553,10 +552,12 @@ def _arranged(array: Array, axis: int, order: Sequence[int]) -> Array:
     return np.take(samples, order, axis).reshape(shape)
 
 
-def joined_tensor(part: Tensor, array: Array, rank: int, words: str, named: Mapping[str, Any]) -> JoinedTensor:
-    bits = contents.as_bfloat16(array) if part.dtype == "bfloat16" else array
+def joined_tensor(part: Tensor, array: Array | None, rank: int, words: str, named: Mapping[str, Any]) -> JoinedTensor:
     known = {entry.name: getattr(part, entry.name) for entry in dataclasses.fields(Tensor)}
-    known |= {"shape": array.shape, "digest": contents.digest(bits), "figures": contents.figures(array), **named}
+    if array is not None:
+        bits = contents.as_bfloat16(array) if part.dtype == "bfloat16" else array
+        known |= {"shape": array.shape, "digest": contents.digest(bits), "figures": contents.figures(array)}
+    known |= named
     return JoinedTensor(**known, array=array, rank=rank, joined=words)
 
 
