@@ -16,7 +16,8 @@ _AXES = 4  # of what is read; beyond, it is looked for as it lies alone
 _CUTS = 8  # parts of a result of which one is read
 _HASHED = 2**28  # bytes for one operand
 _APART = 1e-2  # relative: beyond, two operands are others
-_NEAR = (48, 12)  # results before a call of which two, or three, may be concatenated
+_NEAR = ((2, 48), (3, 12))  # so many results may be concatenated, of so many before a call
+_ALL = 6  # results that may be concatenated where there are no others, as those of ranks
 
 
 class Arranged(NamedTuple):
@@ -107,7 +108,7 @@ def concatenation_of(operand: RecordedOperand, results: Sequence[Tensor]) -> Con
     """Of which results of its run a call's operand was made, the last ones first; None where no order of them gives its bits."""
     size, hashed = math.prod(operand.shape), 0
     parts = {entry.digest: entry for entry in results if entry.dtype == operand.dtype and 0 < entry.size < size and entry.shape}
-    for count, near in zip((2, 3), _NEAR):
+    for count, near in (*_NEAR, *([(len(parts), len(parts))] if len(parts) <= _ALL else [])):
         for sources in itertools.permutations(list(parts.values())[: -near - 1 : -1], count):
             shapes = [source.shape for source in sources]
             if sum(map(math.prod, shapes)) != size or len({*map(len, shapes)}) > 1:

@@ -11,15 +11,14 @@ import numpy as np
 
 from ..runlog.events import IN_STEP
 from ..text import marked, tr
-from . import tensors as contents
 from .alignment import elements
 from .difference import DifferenceReason, TensorRow
 from .joined import JoinedRun
+from .operands import concatenation_of
 from .shards import JoinedTensor, RankTensor
 from .tensors import Array, Tensor, is_weight, linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
-_ORDERS = 720  # of slices that are tried
 PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA = (
     "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part", "data"
 )  # fmt: skip
@@ -187,18 +186,14 @@ class RankCauses:
 
     def _of_gathered(self, row: TensorRow) -> DifferenceReason | None:
         """A call that reads what ranks have made before, gathered in another order."""
-        reads = None if row.a is None else row.a.reads
-        for made in (other.a for other in self._rows if other.a is not None and other.any.index < row.any.index):
-            parts = made.parts_known if reads is not None and made.kind == "op" else ()
-            arrays = [part.values() for part in parts] if len(parts) > 1 else []
-            for operand in reads.operands if reads is not None and arrays else ():
-                if len(parts) * parts[0].size != math.prod(operand.shape):
-                    continue
-                for order in itertools.islice(itertools.permutations(range(len(parts))), 1, _ORDERS):
-                    for axis in range(len(parts[0].shape)):
-                        whole = np.concatenate([arrays[place] for place in order], axis)
-                        if contents.digest(contents.as_bfloat16(whole) if made.dtype == "bfloat16" else whole) == operand.digest:
-                            return _because(ORDER, order=", ".join(map(str, order)))
+        operands = row.a.reads.operands if row.a is not None and row.a.reads is not None else ()
+        made = [_of_ranks(other.a) for other in self._rows if other.any.kind == "op" and other.any.index < row.any.index]
+        for results, operand in itertools.product(filter(None, made), operands):
+            parts = results.parts_known
+            way = concatenation_of(operand, parts)
+            order = [] if way is None else [parts.index(source) for source in way.sources]
+            if order != sorted(order):
+                return _because(ORDER, order=", ".join(map(str, order)))
         return None
 
     def _of_part(self, row: TensorRow) -> DifferenceReason | None:
