@@ -32,7 +32,7 @@ for place in range(2):
 FAULTS = {
     "scale": ("op", "layers.0.attn", "arguments", {}),
     "axis": ("op", "layers.0.attn", "axis", {"a": -2, "b": -1}),
-    "reduce": ("layer", "layers.0.attn", "partial sums", {}),
+    "reduce": ("layer", "layers.0.attn.o_proj", "partial sums", {}),
     "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
     "norm": ("note", "gradient norm", "norm", {}),
     "most": ("clipped gradient", "embed.weight", "clipping", {"a": 1.1 * MOST, "b": MOST}),
