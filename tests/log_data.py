@@ -93,3 +93,20 @@ def put(folder, *lines):
     folder.mkdir(exist_ok=True)
     (folder / NAME).write_bytes(b"".join(lines))
     return folder
+
+
+def paths_of(value, path=()):
+    """Every place in nested tables and lists."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths_of(item, (*path, key))
+
+
+def replaced(value, path, new):
+    """Nested tables and lists with another value at one place."""
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
+    return copy

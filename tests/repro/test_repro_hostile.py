@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers import EVERY, in_turn, sampled
 from hypothesis import HealthCheck, given, settings, strategies as st
-from log_data import record
+from log_data import paths_of, record, replaced
 
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.repro import script as repro_script
@@ -158,26 +158,11 @@ def test_innocent_calls_are_written(tmp_path, name):
     assert outcome(tmp_path, made, laid_out(arrays), arrays) == "written"
 
 
-def places(value, path=()):
-    yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield from places(item, (*path, key))
-
-
-def replaced(value, path, new):
-    if not path:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
-    return copy
-
-
 def renamed(table, old, new):
     return {new if key == old else key: value for key, value in table.items()}
 
 
-PLACES = {name: [path for path in places(made) if path] for name, (made, _) in CALLS.items()}
+PLACES = {name: [path for path in paths_of(made) if path] for name, (made, _) in CALLS.items()}
 SHOWN = {"reason", "site", "layer", "file", "hypothesis", "quirk", "device", "amp"}
 
 
@@ -218,7 +203,7 @@ def test_anything_in_any_field_is_refused_or_stays_a_literal(tmp_path, data):
         old, new = data.draw(st.sampled_from(list(arrays))), data.draw(TEXT)
         layout, arrays = renamed(layout, old, new), renamed(arrays, old, new)
     if layout and data.draw(st.booleans()):
-        path = data.draw(st.sampled_from([path for path in places(layout) if path]))
+        path = data.draw(st.sampled_from([path for path in paths_of(layout) if path]))
         layout = replaced(layout, path, data.draw(VALUE))
     if made.get("op") in ("linear", "sum", "einsum"):
         outcome(tmp_path, made, layout, arrays)

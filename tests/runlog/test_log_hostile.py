@@ -4,7 +4,7 @@ import json
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from log_data import HEADER, dumped, lines_of, put, record, wrong
+from log_data import HEADER, dumped, lines_of, paths_of, put, record, replaced, wrong
 
 from padiff_shim.errors import PadiffShimError
 from padiff_shim.report.live import line
@@ -105,23 +105,7 @@ REAL = [
 ]
 
 
-def paths_of(value, path=()):
-    """Every place in nested tables and lists."""
-    yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in items:
-        yield from paths_of(item, (*path, key))
-
-
 PLACES = [(number, path) for number, entry in enumerate(REAL) for path in paths_of(entry) if path]
-
-
-def replaced(value, path, new):
-    if not path:
-        return new
-    copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(copy[path[0]], path[1:], new)
-    return copy
 
 
 def use(folder):

@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-from ..template import Template
-from . import (
-    elementwise,
-    functional,
-    layers,
-    linear_algebra,
-    losses,
-    movement,
-    random,
-    reductions,
-    rest,
-    spectra,
-    whole_numbers,
-    writes,
-)
+import importlib
+import pkgutil
 
-FAMILIES = (
-    elementwise,
-    functional,
-    layers,
-    linear_algebra,
-    losses,
-    movement,
-    random,
-    reductions,
-    rest,
-    spectra,
-    whole_numbers,
-    writes,
-)
+from ..template import Template
+
+FAMILIES = tuple(importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
 TEMPLATES = tuple(Template(text) for family in FAMILIES for text in family.TEMPLATES)
