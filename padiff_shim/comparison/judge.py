@@ -270,7 +270,7 @@ class Judge:
 
     def _weighed(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
         """The verdict on both sides' tensors; where the op's ties may tell them apart, those are judged by themselves."""
-        ties = case.subject.door.op.ties
+        ties, judgement = case.subject.door.op.ties, None
         if ties is None or same or not numerics.far_apart(*sides):
             judgement = self._rounded(case, sides, audit=audit, same=same)
             if ties is None or judgement.verdict in CLEARED:
@@ -278,7 +278,7 @@ class Judge:
         kernels = case.kernels()
         settled = numerics.settle(ties, case.tied(kernels), *sides, kernels["variants"])
         if settled is None:
-            return self._rounded(case, sides, audit=audit, same=same)
+            return judgement or self._rounded(case, sides, audit=audit, same=same)
         return settled.beside(self._rounded(case, (settled.paddle, settled.torch), audit=False))
 
     def _rounded(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:

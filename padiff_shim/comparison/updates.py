@@ -70,7 +70,7 @@ class UpdateFormula(JointFormula):
 class UpdateResult(JointResult):
     """One of them."""
 
-    jumps = False
+    smooth = True
 
     def of(self, operands: Sequence[torch.Tensor]) -> UpdateResult:
         together = self.together

@@ -261,7 +261,7 @@ def _real(kernel: Kernel) -> Kernel:
 
 def _judged(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng: np.random.Generator, audit: bool) -> Judgement:
     judgement = _patiently(formula, paddle, torch_, rng, audit)
-    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity or not formula.kernel.jumps:
+    if judgement.verdict.severity > Verdict.LOCAL_SUSPECT.severity or formula.kernel.smooth:
         return judgement  # beyond the bounds, which hold all jumps
     settled = settle_steps(formula, paddle, torch_, judgement)
     return settled if judgement.verdict in QUIET or settled.verdict is Verdict.TIE else judgement

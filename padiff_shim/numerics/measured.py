@@ -93,7 +93,8 @@ class JointFormula:
         self.seed: int | None = None
         self._wide: list[torch.Tensor] = []
         self._runs: dict[Any, Any] = {}
-        self._careful: dict[FormulaTrace, bool] = {}  # whether numbers leave the range of the narrower format
+        # By the first run of the steps: whether numbers leave the range of the narrower format, and what was seen of the steps
+        self._looks: dict[FormulaTrace, tuple[bool, list[Traits]]] = {}
 
     @property
     def wide(self) -> list[torch.Tensor]:
@@ -159,22 +160,23 @@ class JointFormula:
     def _moved(self, traced: FormulaTrace, size: noise.MoveSize, seed: int) -> tuple[list[torch.Tensor], list[Traits]]:
         """The first run looks whether numbers leave the range; runs that follow move them by too little to make a difference."""
         inputs, count = [*self.wide, *self.others], len(self.wide)
-        careful = size.squares or self._careful.get(traced)
-        if careful is not None:
-            return traced.moved(inputs, count, Perturbed(size, seed, looks=False, careful=careful))
-        mode = Perturbed(size, seed, looks=True, careful=False)
-        results = traced.moved(inputs, count, mode)
-        self._careful[traced] = careful = not mode.inside
-        return traced.moved(inputs, count, Perturbed(size, seed, looks=True, careful=True)) if careful else results
+        if traced not in self._looks:
+            mode = Perturbed(size, seed, looks=True, careful=False)
+            results, traits = traced.moved(inputs, count, mode)
+            if not mode.inside:
+                results, traits = traced.moved(inputs, count, Perturbed(size, seed, looks=True, careful=True))
+            self._looks[traced] = not mode.inside, traits
+            if not size.squares:
+                return results, traits
+        careful, traits = self._looks[traced]
+        return traced.moved(inputs, count, Perturbed(size, seed, looks=False, careful=careful or size.squares))[0], traits
 
 
 class JointResult:
     """One of the results: a kernel of the operands.
 
-    ``index``: which of the places of all of them is this one's; ``view``: how it is shown; ``jumps``: there may be steps in it.
+    ``index``: which of the places of all of them is this one's; ``view``: how it is shown.
     """
-
-    jumps = True
 
     def __init__(self, together: JointFormula, index: int, view: Callable[[torch.Tensor], torch.Tensor] | None = None) -> None:
         self.together, self.index, self.view = together, index, view
@@ -206,6 +208,12 @@ class JointResult:
         """Whether this call has the steps of an earlier one for certain: not where an index may lead elsewhere."""
         known = self.together.traces[True]
         return known is not None and self.index in known.trusted and not known.indexed
+
+    @property
+    def smooth(self) -> bool:
+        """Whether it is known to jump nowhere."""
+        known = self.together.traces[True]
+        return known is not None and known.smooth and self.trusted
 
     def trust(self) -> None:
         """The steps give this result."""

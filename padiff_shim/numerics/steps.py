@@ -254,6 +254,12 @@ _NORMWISE = _names(
 )
 _SPECTRA = _names("""_fft_c2c _fft_c2r _fft_r2c""")
 _MIXED = _SPECTRA | _names("""linalg_householder_product ormqr""")
+# Beside sums and views: a move too small for a rounding moves their results by as little, wherever the operands lie.
+_SMOOTH = _names(
+    """_reshape_copy _to_copy _unsafe_view add cat clone constant_pad_nd contiguous copy cos erf exp expand_copy flip full_like
+    im2col mul neg ones_like permute_copy repeat roll rsub select_backward sigmoid sin slice_backward square stack sub tanh
+    zeros_like"""
+)
 # Each term adds a rounding relative to the result.
 _GROWING = _names("""cumprod prod""")
 
@@ -407,10 +413,9 @@ FUNCTIONS: dict[Any, Callable[..., torch.Tensor | None]] = {
 @functools.cache
 def _named(func: Any) -> str:
     """How a step rounds, by its name."""
-    schema = func._schema
     name = func.overloadpacket.__name__.rstrip("_")
-    if schema.returns and all(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns):
-        return EXACT  # views
+    if _is_view(func):
+        return EXACT
     for kind, names in (
         (EXACT, _EXACT),
         (PLAIN, _PLAIN),
@@ -423,6 +428,16 @@ def _named(func: Any) -> str:
         if name in names:
             return kind
     return GROWING if name in _GROWING else UNKNOWN
+
+
+def _is_view(func: Any) -> bool:
+    returns = func._schema.returns
+    return bool(returns) and all(result.alias_info is not None and not result.alias_info.is_write for result in returns)
+
+
+def smooth(kind: str, func: Any) -> bool:
+    """Whether a step jumps nowhere and has no singular point: linear ones, and functions with a slope everywhere."""
+    return kind is SUM or _is_view(func) or func.overloadpacket.__name__.rstrip("_") in _SMOOTH
 
 
 def kind(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

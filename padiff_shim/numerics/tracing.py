@@ -194,6 +194,7 @@ class FormulaTrace:
         trusted: which results were seen to be those of the formula.
         indexed: an operand is no float tensor, so that values may say which steps there are.
         alters: a step is another one than Torch alone would make: see :class:`.noise.WideSteps`.
+        smooth: see :func:`.steps.smooth`; of all steps.
     """
 
     def __init__(self, tracer: Tracer, results: Sequence[torch.Tensor]) -> None:
@@ -212,6 +213,7 @@ class FormulaTrace:
         normwise = [step.made for step in self.steps if step.kind is steps.NORMWISE]
         mixed = [step.made for step in self.steps if steps.mixed(step.kind, step.func)]
         self.steps = [step for step in tracer.steps if not step.made or not needed.isdisjoint(step.made)]
+        self.smooth = all(steps.smooth(step.kind, step.func) for step in self.steps)
         self.normwise = [not all(map(part.isdisjoint, normwise)) for part in self.parts]
         self.mixed = [not all(map(part.isdisjoint, mixed)) for part in self.parts]
         readers = {slot: step for step in self.steps for slot in (*step.read(), *step.made)}  # the last of each slot

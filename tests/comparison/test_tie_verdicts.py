@@ -402,6 +402,17 @@ def test_a_step_function_amplifies_what_comes_in():
     assert "step" in call.modifiers
 
 
+def test_sums_of_an_op_with_ties_are_judged_by_their_length():
+    """An average pool shares its op with the maximum's: an error that many terms explain is nobody's fault."""
+    x = paddle.to_tensor(300.0 + np.random.default_rng(0).standard_normal((1, 16, 64, 64)).astype("float32"))
+    planted = testing.planted("pool2d", lambda out, *rest: out * (1 + 2e-6))
+    with planted, padiff_shim.compare("torch") as run:
+        paddle.nn.functional.adaptive_avg_pool2d(x, 1)
+    (call,) = run.calls
+    assert call.verdict is Verdict.LOW_ACCURACY
+    assert call.stats["k"] == 64 * 64
+
+
 def test_every_formula_that_jumps_declares_it():
     """Of few levels many operands stand at a tie: where a move of next to nothing changes a result much, the op has said so."""
     undeclared = {
