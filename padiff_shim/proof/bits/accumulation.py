@@ -8,6 +8,7 @@ which they are taken, which that of a mask's axes decides.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from ...table.formulation import Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from ..trace import TraceCall, Value
-from .calls import OpCall, ValueId
+from .calls import OpCall
 from .changes import MOVES, AnyChange, Change, call_text, makers_of
 from .following import CallPlace, Swap, call_number
 from .origins import OriginGroup, Partners, cause_of
@@ -76,23 +77,24 @@ def cast_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall],
 
 @dataclass(frozen=True)
 class NarrowerChange(AnyChange):
-    """Calls that read a value in its own dtype, in the place of a cast to a wider one.
+    """Calls in a narrower dtype, without the casts before them.
 
     Attributes:
-        casts: the numbers of these. ``last``: the calls whose results are cast back.
+        casts: the numbers of these. ``narrower``: the calls, whose results are cast behind them: a value's cast to its own dtype
+            would be no call of the run.
     """
 
     casts: Sequence[int]
-    last: Sequence[Swap]
+    narrower: Sequence[Swap]
 
     @property
     def calls(self) -> set[int]:
-        """Those of the calls behind the casts."""
-        return {*self.ahead, *(number for swap in self.last for number in swap.results)}
+        """Those in the narrower dtype."""
+        return {number for swap in self.narrower for number in swap.results}
 
     def swaps(self, calls: Sequence[OpCall]) -> Sequence[Swap]:
-        """The last calls, and a cast behind each: one back to a value's own dtype would be no call."""
-        return self.last
+        """Those of each time."""
+        return self.narrower
 
     def patch(
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
@@ -104,29 +106,23 @@ class NarrowerChange(AnyChange):
 
 def narrower_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall]) -> AnyChange | None:
     """The calls of an origin in the original's dtype, which the port makes in a wider one; None where they are others."""
-    makers, ahead = makers_of(calls), dict[int, tuple[int, tuple[str, ...]]]()
-    inputs, last = dict[ValueId, ValueId](), list[Swap]()  # of casts by what they make
+    makers, casts, narrower = makers_of(calls), set[int](), list[Swap]()
     for group in (group for groups in times for group in groups if not group.backward):
-        narrow = DTYPES.get(group.wanted.dtype)
-        back = call_number(group.port[-1])
-        maker = None if back is None or calls[back].op != "cast" else makers.get(calls[back].inputs[0][1].number)
-        written = None if maker is None else call_text(calls[maker])
-        if not group.is_of_equal_calls or maker is None or written is None:
-            return None
-        for reader, value in ((each, value) for each in group.calls for _, value in calls[each].inputs):
-            cast = calls[makers[value.number]] if value.number in makers else None
-            if cast is not None and cast.op == "cast" and cast.inputs[0][1].dtype == narrow != value.dtype:
-                inputs[value] = cast.inputs[0][1]
-                ahead[reader] = value.number, (f'x.astype("{narrow}")',)
-        ahead.pop(maker, None)
-        operands = {name: inputs.get(value, value) if isinstance(value, ValueId) else value for name, value in written[1].items()}
-        last.append(Swap(f'{written[0]}.astype("{calls[maker].outputs[0].dtype}")', operands, {maker: [0]}))
-    if not inputs:
+        dtype = DTYPES.get(group.wanted.dtype)
+        for number in sorted(number for number in group.calls if calls[number].op != "cast"):
+            written = call_text(calls[number])
+            if written is None or not group.is_of_equal_calls:
+                return None
+            made = (calls[makers[value.number]] for _, value in calls[number].inputs if value.number in makers)
+            casts |= {makers[call.outputs[0].number] for call in made if call.op == "cast" and call.inputs[0][1].dtype == dtype}
+            text = re.sub(r"\bx\d+\b", rf'\g<0>.astype("{dtype}")', written[0])
+            narrower.append(Swap(f'{text}.astype("{calls[number].outputs[0].dtype}")', written[1], {number: [0]}))
+    if not casts:
         return None
     cause, name, why = cause_of(times[0][0])
-    text = f"# {tr('without casts to {dtype}', dtype=next(iter(inputs)).dtype)}"
+    text = f"# {tr('without casts to {dtype}', dtype=calls[min(casts)].outputs[0].dtype)}"
     formulation = Formulation(name, cause, "", (Spelling("", ""), Spelling(text, "")), (), why)
-    return NarrowerChange(formulation, sorted(makers[value.number] for value in inputs), last, ahead=ahead)
+    return NarrowerChange(formulation, sorted(casts), narrower)
 
 
 def _reading_change(
