@@ -190,10 +190,14 @@ def _reach(counts: Counts, least: Counts) -> bool:
 
 def _patches(search: OriginSearch) -> list[Patch | None]:
     """The lines to write for each origin; those of one statement are one patch. All were compiled, and run in the port."""
-    taken = set[str]()
+    taken, lines = set[str](), dict[Any, Rewrite | None]()
     rewrites: list[Rewrite | None] = []
     for origin in search.origins:
-        rewrites.append(search.lines(origin.change, taken) if origin.change else None)
+        change = origin.change
+        alike = (change.spelling, search.places[min(change.calls)].extent) if isinstance(change, Change) else id(change)
+        if change is not None and alike not in lines:  # origins of one line that are mended by one change have one patch
+            lines[alike] = search.lines(change, taken)
+        rewrites.append(None if change is None else lines[alike])
     patches = [None if rewrite is None else rewrite.patch() for rewrite in rewrites]
     for place, patch in enumerate(patches):
         for before in range(place):

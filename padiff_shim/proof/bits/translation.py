@@ -75,6 +75,9 @@ class Translator(CallWords):
         result = None if port is None or number is None else self._output(number, port)
         if port is None or number is None or result is None:
             return None
+        if last is not None:  # without the mask of zeros that it adds, if it does
+            idle = (operand.value.node for operand in last.operands if torch.equal(operand.tensor, last.result.tensor))
+            last = next((call for call in idle if call in groups[0].original), last)
         self._names: dict[str, ValueId] = {}
         self._late = {value for call in self._recorder.calls[number:] for value in call.outputs}
         value, side = result
