@@ -755,6 +755,37 @@ LINES = {
         ),
         alone=True,
     ),
+    "MSELoss reduction": Lines(
+        "return self.n(q, k)", "return self.n(q, k)", ("paddle.nn.MSELoss()", "torch.nn.MSELoss(reduction='sum')"), alone=True
+    ),
+    "MultiHeadAttention num_heads": Lines(
+        "return self.n(q, q, q)",
+        "return self.n(q, q, q)[0]",
+        ("paddle.nn.MultiHeadAttention(8, 4)", "torch.nn.MultiheadAttention(8, 2, batch_first=True)"),
+        alone=True,
+    ),
+    "TransformerEncoderLayer nhead": Lines(
+        _LAYER,
+        _LAYER,
+        (
+            "paddle.nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0)",
+            "torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)",
+        ),
+        alone=True,
+    ),
+    "LSTM state": Lines(
+        "h, c = paddle.ones([1, 2, 5]), paddle.zeros([1, 2, 5])\nreturn self.n(q, (h, c))[0]",
+        "h, c = torch.zeros(1, 2, 5), torch.zeros(1, 2, 5)\nreturn self.n(q, (h, c))[0]",
+        ("paddle.nn.LSTM(8, 5)", "torch.nn.LSTM(8, 5, batch_first=True)"),
+        alone=True,
+    ),
+    "argmin": Lines("return F.one_hot(q.argmin(-1), 8) * k", "return F.one_hot(q.argmax(-1), 8) * k", alone=True),
+    "quantile q": Lines("return paddle.quantile(q, 0.5, axis=-1)", "return torch.quantile(q, 0.75, -1)", alone=True),
+    "diag_embed offset": Lines("return paddle.diag_embed(q[0])", "return torch.diag_embed(q[0], offset=1)", alone=True),
+    "repeat_interleave for repeat": Lines(
+        "return self.k(paddle.repeat_interleave(q, 2, 1))", "return self.k(q.repeat(1, 2, 1))", alone=True
+    ),
+    "logspace base": Lines("return q * paddle.logspace(0, 1, 8, base=2.0)", "return q * torch.logspace(0, 1, 8)", alone=True),
     "CosineSimilarity axis": Lines(
         "return self.n(q, k)",
         "return self.n(q, k)",

@@ -147,7 +147,7 @@ def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]
 
     def read(value: ast.expr) -> Any:
         if all(isinstance(part, _READ_AGAIN) for part in ast.walk(value)):
-            with contextlib.suppress(Exception):  # whatever a property raises
+            with contextlib.suppress(Exception), paused():  # whatever a property raises; an index is no call of the port's
                 return eval(compile(ast.Expression(value), "<argument>", "eval"), caller.f_globals, caller.f_locals)
         return unknown
 

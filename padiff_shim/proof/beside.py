@@ -5,29 +5,56 @@ from __future__ import annotations
 import ast
 import copy
 import difflib
+import inspect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import paddle
 
 from ..dispatch.call_site import CallSite, is_library
 from .arguments import nodes_of
-from .expressions import Rewrite, ValueSource, assigned_once, modules_of
+from .expressions import Rewrite, ValueSource, assigned_once, modules_of, names_in, parameters_of, resolved
+from .findings import Cause
 
 _WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon"}  # Torch's names of arguments: Paddle's
-_IsModule = Callable[[ast.expr], bool]
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
 
 
+class _Side(NamedTuple):
+    """A program: the names of its module, and which expressions of it name a module."""
+
+    names: Mapping[str, Any]
+    is_module: Callable[[ast.expr], bool]
+
+    @classmethod
+    def of(cls, file: str) -> _Side:
+        return cls(names_in(file), modules_of(file))
+
+    def function(self, name: str) -> ast.expr | None:
+        """How the program calls a function, of Paddle's or of another module that is none of Torch's; None where it has none."""
+        held = {alias: value for alias, value in self.names.items() if inspect.ismodule(value) and alias.isidentifier()}
+        modules = [alias for alias, module in held.items() if module.__name__.partition(".")[0] != "torch"]
+        modules.sort(key=lambda alias: not held[alias].__name__.startswith("paddle"))  # before `math`
+        texts = [*modules, *(f"{alias}.nn.functional" for alias in modules if held[alias] is paddle)]
+        nodes = (ast.Attribute(_expression(text), name) for text in texts)
+        return next((node for node in nodes if resolved(node, self.names) is not None), None)
+
+    def parameters(self, called: ast.expr) -> list[str]:
+        """Those of a function, or of a method of Paddle's tensors; none where they are not known."""
+        return parameters_of(resolved(called, self.names) or getattr(paddle.Tensor, getattr(called, "attr", ""), None))
+
+
 class Otherwise(NamedTuple):
-    """What the port has, and the original in its place; both lines, the change of the port's, and whether numbers alone differ."""
+    """What the port has, and the original in its place; both lines, the change of the port's, and what differs."""
 
     own: str
     wanted: str
     line: int
     original: int
     rewrite: Rewrite
-    numbers: bool
+    cause: Cause
 
 
 def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
@@ -40,12 +67,12 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
     common = [name for name in own if name in other and not name.endswith(".__init__")]  # layers are not made anew
     pairs = [(name, name) for name in common if name in (here, there)] + ([(here, there)] if here and there else [])
     pairs += [(name, name) for name in common]
-    modules = modules_of(port.file), modules_of(original.file)
+    sides = _Side.of(port.file), _Side.of(original.file)
     for first, second in dict.fromkeys(pairs):
         if own[first] is other[second]:
             continue  # both programs call it
         statements = list(_paired(_statements(own[first]), _statements(other[second])))
-        both = [list(_parts(a, b, *modules)) for a, b in statements]
+        both = [list(_parts(a, b, *sides)) for a, b in statements]
         names = _names(pair for parts in both for pair in parts)
         known = _read(own[first])
         named = {name: value for name, value in assigned_once(other[second]).items() if name not in known}
@@ -53,9 +80,11 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
         for (statement, twin), parts in zip(statements, both):
             if not {names.get(name, name) for name in _read(twin)} & _read(statement):
                 continue  # another statement
-            texts = ((node, _text(node, wanted, named, modules[1])) for node, wanted in parts)
-            unlike = {node: text for node, text in texts if text}
-            choices = [{node: text} for node, text in unlike.items()]
+            texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
+            choices = [{node: text} for node, text in dict.fromkeys(texts) if text]
+            unlike = {node: text for choice in reversed(choices) for node, text in choice.items()}
+            whole = [node for node in unlike if any(part in unlike for part in itertools.islice(ast.walk(node), 1, None))]
+            unlike = {node: text for node, text in unlike.items() if node not in whole}
             if len(unlike) > 1:  # parts that are exchanged are one change; otherwise the fewest are tried first
                 exchanged = sorted(map(ast.unparse, unlike)) == sorted(unlike.values())
                 choices.insert(0 if exchanged else len(choices), unlike)
@@ -65,8 +94,16 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
                 words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
                 shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
                 rewrite = Rewrite(port.file, frozenset(itertools.chain(*edits)))
-                numbers = all(isinstance(node, ast.Constant) for node in chosen)
-                yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, numbers)
+                yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
+
+
+def _cause(chosen: Mapping[ast.expr, str]) -> Cause:
+    """What differs where the original has other texts: numbers alone, the function that is called, or something else."""
+    if all(isinstance(node, (ast.Constant, ast.UnaryOp)) for node in chosen):
+        return Cause.ATTRIBUTE
+    pairs = [(node, _expression(text)) for node, text in chosen.items()]
+    names = [[getattr(getattr(each, "func", None), "attr", None) for each in pair] for pair in pairs]
+    return Cause.OTHER_OP if all(name != wanted and name and wanted for name, wanted in names) else Cause.OPERAND
 
 
 def _functions(file: str) -> dict[str, ast.FunctionDef]:
@@ -120,30 +157,64 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
             yield from ast.walk(part)
 
 
-def _parts(own: ast.AST, other: ast.AST, port: _IsModule, original: _IsModule) -> Iterator[_Pair]:
+def _parts(own: ast.AST, other: ast.AST, port: _Side, original: _Side) -> Iterator[_Pair]:
     """The names, numbers and parts that stand for one another in two statements or expressions, equal ones included."""
     within = [_operands(node) for node in (own, other)]
+    if isinstance(own, ast.Call) and isinstance(other, ast.Call):
+        yield from _of_calls(own, other, port, original)
+        return
     if isinstance(own, ast.expr) and isinstance(other, ast.expr):
-        if port(own) or original(other):
+        if port.is_module(own) or original.is_module(other):
             return
         leaf = isinstance(own, (ast.Name, ast.Constant)) or (isinstance(own, ast.Attribute) and isinstance(own.value, ast.Name))
         if type(own) is not type(other) or leaf or len(within[0]) != len(within[1]):
-            if not isinstance(own, ast.Call) or type(own) is not type(other):
-                yield own, other
-                return
-        elif [type(each) for each in _operators(own)] != [type(each) for each in _operators(other)]:
             yield own, other
-    if isinstance(own, ast.Call) and isinstance(other, ast.Call):
-        if len(own.args) != len(other.args) and ast.unparse(own.func) == ast.unparse(other.func):
+            return
+        if [type(each) for each in _operators(own)] != [type(each) for each in _operators(other)]:
             yield own, other
-        words = {_WORDS.get(str(each.arg), each.arg): each.value for each in other.keywords}
-        within[0] = [own.func, *own.args] if len(own.args) == len(other.args) else [own.func]
-        within[1] = [other.func, *other.args]
-        named = [(each.value, words[each.arg]) for each in own.keywords if each.arg in words]
-    else:
-        named = []
-    for first, second in (*zip(*within), *named):
+    for first, second in zip(*within):
         yield from _parts(first, second, port, original)
+
+
+def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> Iterator[_Pair]:
+    """What two calls call and read; and the port's with all that the original's reads, or with its function, if Paddle has it."""
+    (name, nodes), (expected, others) = _called(own, port), _called(other, original)
+    if len(others) > len(nodes) and nodes and isinstance(nodes[-1], (ast.List, ast.Tuple)):  # `reshape(2, 8)`, `reshape([2, 8])`
+        others = [*others[: len(nodes) - 1], ast.List(others[len(nodes) - 1 :])]
+    parameters = port.parameters(own.func)
+    here, there = _bound(nodes, own.keywords, parameters), _bound(others, other.keywords, parameters)
+    for parameter, node in here.items():
+        if parameter in there:
+            yield from _parts(node, there[parameter], port, original)
+    if not (name and expected):
+        yield from _parts(own.func, other.func, port, original)
+    elif name != expected:
+        is_method = nodes[:1] == [getattr(own.func, "value", None)]
+        function = ast.Attribute(nodes[0], expected) if is_method else port.function(expected)
+        if function is not None:
+            yield own, ast.Call(function, own.args, own.keywords)
+        yield own, other
+    if name == expected and here and there and here.keys() != there.keys():
+        left, wanted = {here[each] for each in here if each in there}, {each: there[each] for each in there if each not in here}
+        args = [*(each for each in own.args if each in left), *(node for each, node in wanted.items() if each.isdigit())]
+        words = [ast.keyword(each, node) for each, node in wanted.items() if not each.isdigit()]
+        yield own, ast.Call(own.func, args, [*(each for each in own.keywords if each.value in left), *words])
+
+
+def _called(call: ast.Call, side: _Side) -> tuple[str, list[ast.expr]]:
+    """The name of a module's function or a tensor's method, "" of any other; and what it is handed in order, the tensor first."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or _spelt(func.value) == "self":
+        return "", call.args
+    return func.attr, call.args if side.is_module(func.value) else [func.value, *call.args]
+
+
+def _bound(nodes: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]) -> dict[str, ast.expr]:
+    """Arguments by the names of the port's parameters, or their places; none where a call unpacks others."""
+    if any(isinstance(node, ast.Starred) for node in nodes) or any(each.arg is None for each in keywords):
+        return {}
+    named = {word if (word := str(each.arg)) in parameters else _WORDS.get(word, word): each.value for each in keywords}
+    return dict(zip((*parameters[: len(nodes)], *map(str, range(len(parameters), len(nodes)))), nodes)) | named
 
 
 def _operands(node: ast.AST) -> list[ast.expr]:
@@ -171,24 +242,48 @@ def _expression(text: str) -> ast.expr:
 
 
 class _InPort(ast.NodeTransformer):
-    """Names of the original's as what the port has for them, and its calls as those within an expression of the port's."""
+    """Names of the original's as what the port has for them, and its calls as those within an expression of the port's.
 
-    def __init__(self, names: Mapping[str, ast.expr], calls: Mapping[str, ast.Call]) -> None:
-        self._names, self._calls = names, calls
+    Functions of Torch's are Paddle's of the same names; ``foreign``: there are none.
+    """
+
+    def __init__(
+        self, names: Mapping[str, ast.expr], calls: Mapping[tuple[str, str], ast.Call], port: _Side, original: _Side
+    ) -> None:
+        self._names, self._calls, self._sides = names, calls, (port, original)
+        self.foreign = False
 
     def visit(self, node: ast.AST) -> ast.AST:
+        port, original = self._sides
         if isinstance(node, (ast.Name, ast.Attribute)) and (text := _spelt(node)) in self._names:
             value = self._names[text]
             if isinstance(value, (ast.Name, ast.Attribute)):
                 return value
             others = {name: other for name, other in self._names.items() if name != text}  # it may be made of what it was before
-            return _InPort(others, self._calls).visit(copy.deepcopy(value))
-        if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in self._calls:
-            return self._calls[name]
-        return self.generic_visit(node)
+            within = _InPort(others, self._calls, *self._sides)
+            made = within.visit(copy.deepcopy(value))
+            self.foreign |= within.foreign
+            return made
+        if isinstance(node, ast.Attribute) and original.is_module(node.value):
+            function = port.function(node.attr)
+            self.foreign |= function is None
+            return function or node
+        node = self.generic_visit(node)
+        if isinstance(node, ast.Call):
+            parameters = port.parameters(node.func) if _called(node, original)[0] else [str(each.arg) for each in node.keywords]
+            for each in node.keywords:
+                each.arg = each.arg if each.arg is None or each.arg in parameters else _WORDS.get(each.arg, each.arg)
+            return self._calls.get(_reads(node, port), node)
+        return node
 
 
-def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], original: _IsModule) -> str:
+def _reads(call: ast.Call, side: _Side) -> tuple[str, str]:
+    """What tells a call from others: what it calls, and what it is handed first."""
+    name, nodes = _called(call, side)
+    return name or ast.unparse(call.func), ast.unparse(nodes[0]) if nodes else ""
+
+
+def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], port: _Side, original: _Side) -> str:
     """What the original has, in the port's words; "" where it is what the port has, or calls what the port does not."""
     kinds = [type(each.value) if isinstance(each, ast.Constant) else None for each in (own, other)]
     parts = other.elts if isinstance(other, ast.Tuple) else [other]
@@ -196,10 +291,7 @@ def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], origina
     unwritten |= isinstance(getattr(own, "ctx", None), ast.Store)
     if unwritten or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
         return ""
-    calls = [node for node in ast.walk(own) if isinstance(node, ast.Call)]
-    renamed = _InPort(names, {ast.unparse(call.func).rpartition(".")[2]: call for call in reversed(calls)})
-    tree = _expression(ast.unparse(other))
-    changed = renamed.generic_visit(tree) if isinstance(tree, ast.Call) else renamed.visit(tree)
-    foreign = any(isinstance(node, ast.expr) and original(node) for node in ast.walk(changed))
-    text = ast.unparse(changed)
-    return "" if foreign or text == ast.unparse(own) else text
+    calls = [node for node in ast.walk(own) if isinstance(node, ast.Call) and node is not own]
+    in_port = _InPort(names, {_reads(call, port): call for call in reversed(calls)}, port, original)
+    text = ast.unparse(in_port.visit(_expression(ast.unparse(other))))
+    return "" if in_port.foreign or text == ast.unparse(own) else text

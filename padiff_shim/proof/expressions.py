@@ -135,6 +135,14 @@ def resolved(node: ast.expr, names: Mapping[str, Any]) -> Any:
     return None
 
 
+def parameters_of(called: Any) -> list[str]:
+    """The parameters of what is called; none where they are not known."""
+    try:
+        return list(inspect.signature(called).parameters) if callable(called) else []
+    except (TypeError, ValueError):
+        return []
+
+
 def is_module(node: ast.expr, file: str) -> bool:
     """Whether an expression names a module: by the file's names, or by those of a function that imports or assigns it."""
     return isinstance(node, (ast.Name, ast.Attribute)) and modules_of(file)(node)

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import inspect
 import linecache
+import operator
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,9 +23,10 @@ from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from .arguments import nodes_of
 from .bits.source import PortNames, aliases
-from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, resolved
+from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
 from .findings import Cause, Fix, Mistake
 from .programs import generators_restored
+from .trace import Model
 
 _WRITE = re.compile(r"\b(?:write|pass) (?=[\w.]+ ?=)")
 _ATTRIBUTE = re.compile(r"(?P<name>\w+)=\S+ against (?P<wanted>[\w.+-]+)")
@@ -131,15 +133,6 @@ def _calls_at(file: str, line: int) -> list[ast.Call]:
     return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
 
 
-def _parameters(call: ast.Call, names: Mapping[str, Any]) -> list[str]:
-    """The parameters of what is called; none where that is not known."""
-    called = resolved(call.func, names)
-    try:
-        return list(inspect.signature(called).parameters) if callable(called) else []
-    except (TypeError, ValueError):
-        return []
-
-
 def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Patch | None:
     """The line with the arguments of ``fix``; None where several calls take such arguments, or names would be replaced."""
     wanted = _keywords(fix.text)
@@ -148,7 +141,7 @@ def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Pat
         isinstance(node, ast.Name) and node.id not in {*names, *names_there} for each in wanted for node in ast.walk(each.value)
     ):
         return None
-    parameters = [(call, _parameters(call, names)) for call in calls]
+    parameters = [(call, parameters_of(resolved(call.func, names))) for call in calls]
     fitting = [(call, known) for call, known in parameters if wanted and all(each.arg in known for each in wanted)]
     if len(fitting) != 1:
         return None
@@ -280,41 +273,70 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
     text = _of_constructor(layer, change.arguments)
     line = constructor(change.layer, layers, text) if _takes(layer, text) else None
     alike = [] if line is None else [path for path, other in layers.items() if type(other) is type(layer)]
-    held = [(layers[path], _held_otherwise(layers[path], text)) for path in alike if constructor(path, layers, text) == line]
-    changed = [vars(other).copy() for other, _ in held]
+    held = [_held_otherwise(layers[path], text) for path in alike if constructor(path, layers, text) == line]
+    changed = [(part, attributes, vars(part).copy()) for parts in held for part, attributes in parts]
     try:
-        for other, attributes in held:
-            other.__dict__.update(attributes)
-        yield len(held) if all(attributes for _, attributes in held) else 0
+        for part, attributes, _ in changed:
+            part.__dict__.update(attributes)
+        yield len(held) if all(held) else 0
     finally:
-        for (other, _), before in zip(held, changed):
-            other.__dict__.update(before)
+        for part, _, before in changed:
+            part.__dict__.update(before)
 
 
-def _held_otherwise(layer: paddle.nn.Layer, text: str) -> dict[str, Any]:
-    """The attributes that other arguments give a layer; none where its own do not give what it holds, or weights are others."""
-    held, parameters = vars(layer), list(inspect.signature(type(layer).__init__).parameters.values())[1:]
-    known = [(each.name, held.get(f"_{each.name}", held.get(each.name, each.default))) for each in parameters]
+def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.Layer, dict[str, Any]]]:
+    """The layers within one to which other arguments of its give other attributes, with these.
+
+    None where its own arguments do not give what it holds, or weights are others.
+    """
+    names = list(inspect.signature(type(layer).__init__).parameters)[1:]
     try:
         wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
         with generators_restored():
-            plain, other = (type(layer)(**{**dict(known), **changes}) for changes in ({}, wanted))
+            known = {name: _setting(layer, name) for name in names}
+            plain, other = (type(layer)(**{**known, **changes}) for changes in ({}, wanted))
     except Exception:  # whatever a constructor raises that gets what a layer does not tell
-        return {}
-    plainly, otherwise, own = (
-        {name: value for name, value in vars(each).items() if type(value) in _SETTINGS and name not in _OF_EACH}
-        for each in (plain, other, layer)
-    )
-    shapes = [[list(parameter.shape) for parameter in each.parameters()] for each in (other, layer)]
-    return (
-        {}
-        if plainly != own or shapes[0] != shapes[1]
-        else {name: value for name, value in otherwise.items() if value != plainly.get(name)}
-    )
+        return []
+    parts = [each.sublayers(include_self=True) for each in (layer, plain, other)]
+    shapes = [[list(parameter.shape) for parameter in each.parameters()] for each in (layer, other)]
+    if shapes[0] != shapes[1] or list(map(_settings, parts[0])) != list(map(_settings, parts[1])):
+        return []
+    pairs = [(part, before, _settings(after)) for part, before, after in zip(parts[0], map(_settings, parts[1]), parts[2])]
+    unlike = [(part, {name: after[name] for name in after if after[name] != before.get(name)}) for part, before, after in pairs]
+    return [(part, attributes) for part, attributes in unlike if attributes]
+
+
+def _settings(layer: paddle.nn.Layer) -> dict[str, Any]:
+    return {name: value for name, value in vars(layer).items() if type(value) in _SETTINGS and name not in _OF_EACH}
+
+
+def _setting(layer: Model, name: str) -> Any:
+    """What a layer of a library's tells of an argument of its constructor; the default where it tells nothing."""
+    held = {**vars(layer), **getattr(layer, "_config", {})}  # a layer of a transformer keeps its arguments
+    return held.get(f"_{name}", held.get(name, inspect.signature(type(layer).__init__).parameters[name].default))
+
+
+def made_as(originals: Mapping[str, Model], ports: Mapping[str, Model], path: str, own: str) -> Iterator[Remade]:
+    """One argument at a time that the layers of Paddle's around a call of the port's have otherwise than those of the original's.
+
+    ``path``, ``own``: of the innermost layers.
+    """
+    around = [[".".join(parts[: at + 1]) for parts in [each.split(".")] for at in range(len(parts))] for each in (own, path)]
+    for place, layer in ((place, ports[place]) for place in around[0] if place in ports and _of_a_library(type(ports[place]))):
+        for name in list(inspect.signature(type(layer).__init__).parameters)[1:]:
+            for other in (originals[place] for place in around[1] if place in originals):
+                held = operator.attrgetter(_TORCHS.get(name, name))
+                with contextlib.suppress(AttributeError):
+                    value, wanted = _setting(layer, name), held(other)
+                    if type(value) is type(wanted) and type(wanted) in _SETTINGS and value != wanted:
+                        yield Remade(place, f"{name}={wanted!r}")
+
+
+_TORCHS = {"nhead": "self_attn.num_heads", "epsilon": "eps"}  # where a layer of Torch's holds an argument of one of Paddle's
 
 
 _SETTINGS = (bool, int, float, str, list, tuple, type(None))
-_OF_EACH = ("_dtype", "_full_name", "training")  # of a single layer, whatever its arguments are
+_OF_EACH = ("_built", "_dtype", "_full_name", "training")  # of a single layer, whatever its arguments are
 
 
 def _of_a_library(made: type) -> bool:

@@ -270,7 +270,8 @@ class _MistakeSearch:
         self.apart = agreement_module.worst(mapping, self._original, self._port)
         self._forced: dict[Key, Sequence[torch.Tensor | None]] = {}
         self._idle = set[Key]()  # mended without effect: a change of the port's lines may give it one
-        self._refused = set[Patch | Remade]()  # changes that did not help, and are not tried again
+        # Changes that did not help, or did not mend all where this was asked: they are not tried again.
+        self._refused: dict[bool, set[Patch | Remade]] = {False: set(), True: set()}
         self._functions = functools.cache(lambda file: functions_of([file]))
         self._attributes: dict[Key, dict[str, Any]] = {}
         self._exchanged: list[Key] = []  # the last of them
@@ -388,6 +389,7 @@ class _MistakeSearch:
         helps = functools.cache(functools.partial(self._helps, agreed, behind, forward=whole))
         evidence = Evidence(
             *(self._original.trace, self._port.trace, matching, self._forced.keys(), *of_port),
+            layers=(self._sides[0].layers, self._sides[1].layers),
             answering=answering,
             helps=helps,
         )
@@ -400,7 +402,7 @@ class _MistakeSearch:
 
     def _keep_what_mends_all(self) -> None:
         """Keep one difference alone, if all agrees with its change of the port's lines: the others follow from it."""
-        self._forced, self._attributes, self._refused = {}, {}, set()
+        self._forced, self._attributes, self._refused = {}, {}, {False: set()}
         lines = {difference.port and difference.port.site for difference in self._differences}
         changes = {change: None for difference in self._differences if (change := difference.change()) is not None}
         for change in [*changes][:_TRIED_ALONE] if len(self._differences) > 1 and len({*lines, *changes}) > 1 else ():
@@ -411,13 +413,20 @@ class _MistakeSearch:
                 return
 
     def _helps(
-        self, agreed: int, behind: dict[Patch | Remade | None, Behind], change: Patch | Remade | None, *, forward: bool
+        self,
+        agreed: int,
+        behind: dict[Patch | Remade | None, Behind],
+        change: Patch | Remade | None,
+        whole: bool = False,
+        *,
+        forward: bool,
     ) -> int:
         """Whether both agree in more with other lines or another layer, or in all; :data:`.rewrites.UNTRIED` if that is not known.
 
-        Into ``behind`` goes what differs then.
+        ``whole``: nothing less is asked for than that both agree. Into ``behind`` goes what differs then.
         """
-        if change is None or change in self._refused:
+        refused = self._refused[whole]
+        if change is None or change in refused:
             return 0
         if sys.version_info < (3, 11):
             return UNTRIED
@@ -428,7 +437,7 @@ class _MistakeSearch:
                 outcome = self._run_mended({key: values for key, values in self._forced.items() if key not in self._idle})
         except Exception as error:  # whatever the changed line raises
             let_pass(error)
-            self._refused.add(change)
+            refused.add(change)
             return 0
         matching = Matching(self._original.trace, outcome.trace, self._tolerance)
         after = _agreeing(matching, self._original, outcome)
@@ -438,8 +447,8 @@ class _MistakeSearch:
             left = _first_remaining(matching, self._mapping, self._original, outcome, forward=forward)
             behind[change] = _key(left) if left is not None else ""
         outcome.trace.forget()
-        if not helps:
-            self._refused.add(change)
+        if not helps or (whole and rest):
+            refused.add(change)
         return 0 if not helps else 1 if rest else MENDS
 
     def _with(self, change: Patch | Remade) -> contextlib.AbstractContextManager[int]:

@@ -16,7 +16,6 @@ import torch
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
-from ..present.annotations import Patch
 from ..text import tr
 from .arguments import ApiCall, as_read, shown, value_of
 from .bits.source import PortNames, aliases
@@ -25,10 +24,11 @@ from .bits.words import UNTRANSLATED, CallWords, Untranslatable, literal
 from .causes import CallDifference
 from .expressions import Rewrite, ValueSource, argument_node, argument_source, both, names_in, source_of_value
 from .findings import Cause
-from .fixes import Remade
 from .match import Matching, kind
 from .plans import Defined
-from .trace import Key, Trace, TraceCall, TraceOperand, Value, numbers, sources
+from .trace import Key, Model, Trace, TraceCall, TraceOperand, Value, numbers, sources
+
+LayersOfBoth = tuple[Mapping[str, Model], Mapping[str, Model]]  # the original's and the port's, by their paths
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,10 @@ class Evidence:
         weights: names of the port's that are trained, or have a partner and so hold equal values.
         tied: whether a weight is one tensor in one program and several in the other.
         defined: ops that Paddle defines differently from Torch for their operands, by name.
+        layers: those of the original and of the port, by their paths.
         answering: opens what the port's calls run in, while the search goes on.
         helps: whether both programs agree in more with other lines of the port, which runs with them, or with a layer that is
-            made otherwise: 1, or 2 if they then agree.
+            made otherwise: 1, or 2 if they then agree; True beside it asks for nothing less.
     """
 
     original: Trace = field(default_factory=Trace)
@@ -56,8 +57,9 @@ class Evidence:
     weights: Collection[str] = ()
     tied: bool = False
     defined: Mapping[str, Defined] = field(default_factory=dict)
+    layers: LayersOfBoth = ({}, {})
     answering: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
-    helps: Callable[[Patch | Remade | None], int] = lambda _: 0
+    helps: Callable[..., int] = lambda *_: 0
 
 
 class PortWords(CallWords):

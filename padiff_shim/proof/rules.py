@@ -33,7 +33,6 @@ from .causes import (
 )
 from .expressions import (
     Rewrite,
-    ValueSource,
     argument_source,
     both,
     names_at,
@@ -43,11 +42,12 @@ from .expressions import (
     with_arguments,
 )
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
+from .fixes import made_as
 from .match import Matching, depends_on, kind, roots, wrong_calls
-from .regrouping import regrouped
 from .rewrites import (
     MENDS,
     Evidence,
+    LayersOfBoth,
     is_one,
     layer_of,
     rewrites_of,
@@ -155,35 +155,26 @@ def unpacked_otherwise(differences: Differences, evidence: Evidence) -> Differen
     return differences
 
 
-def operations_in_order(differences: Differences, evidence: Evidence) -> Differences:
-    """Replaces a difference by the order of a line's operations (brackets, ``f(a) * b`` for ``f(a * b)``), if that mends it."""
-    difference = differences[-1]
-    original, port = difference.original, difference.port
-    api = next((node.api for node in (port, *port.result.readers) if node.api is not None), None) if port else None
-    if original is None or api is None or difference.backward or difference.rewrite:
-        return differences
-    for own, rewrite in itertools.islice(regrouped(api, original.site), _MOST_TRIED):
-        if evidence.helps(rewrite.patch()) == MENDS:
-            text = tr("the operations of {own} come in another order than in the original", own=own)
-            changed = replace(difference, cause=Cause.PLACE, text=text, write="", rewrite=rewrite, settles=True)
-            return [*differences[:-1], changed]
-    return differences
-
-
 def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Differences:
     """Replaces a difference that nothing mends by what the port's statements have otherwise than the original's, if that does."""
     difference = differences[-1]
-    original, port, change = difference.original, difference.port, difference.change()
+    change, traces = difference.change(), (evidence.original, evidence.port)
+    ends = [next((node for node in reversed(trace.nodes) if not node.backward), None) for trace in traces]
+    original, port = difference.original or ends[0], difference.port or ends[1]
     mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
     if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
         return differences
+    difference = replace(difference, port=port, write="", arguments=(), spelled="", attribute="", rewrite=None, settles=True)
+    for made in made_as(*evidence.layers, original.layer, port.layer):
+        if evidence.helps(made, True) == MENDS:
+            text = tr("the layer is made with another argument (write {write})", write=made.arguments)
+            changed = replace(difference, cause=Cause.ATTRIBUTE, text=text, port=replace(port, layer=made.layer))
+            return [*differences[:-1], replace(changed, write=made.arguments)]
     for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
-        if evidence.helps(other.rewrite.patch()) == MENDS:
+        if evidence.helps(other.rewrite.patch(), True) == MENDS:
             text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
             sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
-            cause = Cause.ATTRIBUTE if other.numbers else Cause.OPERAND
-            changed = replace(difference, cause=cause, text=text, sites=sites, rewrite=other.rewrite, settles=True)
-            return [*differences[:-1], replace(changed, write="", arguments=(), spelled="", attribute="")]
+            return [*differences[:-1], replace(difference, cause=other.cause, text=text, sites=sites, rewrite=other.rewrite)]
     return differences
 
 
@@ -386,24 +377,6 @@ def _other_axis(difference: CallDifference) -> Rewrite | None:
     if not axes or port is None or port.api is None:
         return None
     return with_arguments(port.api, {name: str(axes["dim"]) for name in ("axis", "dim") if name in port.api.arguments})
-
-
-def repeated_otherwise(differences: Differences, evidence: Evidence) -> Differences:
-    """Replaces a call too many that repeats a whole by another op, where the original repeats each element of it."""
-    difference = differences[-1]
-    matching, port = evidence.matching, difference.port
-    if matching is None or port is None or port.name != "repeat" or difference.cause is not Cause.EXTRA:
-        return differences
-    value, repeats = port.operands[0].value, dict(enumerate(port.attributes["repeats"]))
-    original = next((node for node in evidence.original.repeats if matching.same(node.operands[0].value, value)), None)
-    axes = [axis for axis, often in repeats.items() if often > 1]
-    source = argument_source(port.api, "x") if port.api is not None else None
-    if original is None or len(axes) != 1 or source is None or port.api.expression is None:
-        return differences
-    place = ValueSource(port.api.file, port.api.expression, "")
-    rewrite = place.replaced_by(f"paddle.repeat_interleave({source}, {repeats[axes[0]]}, axis={axes[0]})")
-    text = tr("{port} in place of {original}", port=port, original=original)
-    return [*differences[:-1], replace(difference, cause=Cause.OTHER_OP, text=text, original=original, rewrite=rewrite)]
 
 
 def rearranged_operands(differences: Differences, evidence: Evidence) -> Differences:
@@ -835,8 +808,8 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 # While both runs hold their numbers each difference is looked at at once; in the end all of them are.
 RULES_OF_A_SEARCH = (
-    *(turned_masks, attention_scales, unpacked_otherwise, held_otherwise, repeated_otherwise, rearranged_operands),
-    *(operations_in_order, exchanged_arguments, rearrangements, other_expressions, as_the_original_has_it),
+    *(turned_masks, attention_scales, unpacked_otherwise, held_otherwise, rearranged_operands),
+    *(exchanged_arguments, rearrangements, other_expressions, as_the_original_has_it),
 )
 RULES = (
     gradients_of_tied_weights,
@@ -873,9 +846,6 @@ def _key(difference: CallDifference) -> tuple[Any, ...]:
         lines[0], names[0] = None, difference.write
     attributes = difference.arguments or (_ATTRIBUTES.findall(difference.text) if difference.cause is Cause.ATTRIBUTE else ())
     return (difference.cause, *lines, *names, *attributes)
-
-
-LayersOfBoth = tuple[Mapping[str, Model], Mapping[str, Model]]  # the original's and the port's, by their paths
 
 
 def mistakes(differences: Sequence[CallDifference], layers: LayersOfBoth) -> list[Mistake]:
