@@ -317,9 +317,10 @@ class _MistakeSearch:
         self._search()
         self._keep_what_mends_all()
         apis = [difference.port.api if difference.port is not None else None for difference in self._differences]
-        seen = [(api and api.place, _key(difference.seen or difference)) for api, difference in zip(apis, self._differences)]
+        # A setting of several calls was seen in one of them.
+        seen = [(api and api.place, {_key(each.seen or each), _key(each)}) for api, each in zip(apis, self._differences)]
         for at, difference in enumerate(self._differences if not self._alone else ()):
-            elsewhere = [key for place, key in seen if place is None or place != seen[at][0]]  # not in a further turn of a loop
+            elsewhere = [key for place, keys in seen if place is None or place != seen[at][0] for key in keys]  # no turn of a loop
             if difference.behind not in (None, *elsewhere, "" if self._rest else None):
                 self._differences[at] = difference.unadvised()
         return self.located()
