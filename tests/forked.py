@@ -48,12 +48,15 @@ class Server(multiprocessing.forkserver.ForkServer):
             super().ensure_running()
             return
         with self.locked_notice() as file:
-            if known := file.read():
-                self._forkserver_address, alive = json.loads(known)
-                self._forkserver_alive_fd, self.starts = os.open(alive, os.O_WRONLY), False
-            else:
+            try:
+                address, alive = json.loads(file.read())
+                self._forkserver_alive_fd = os.open(alive, os.O_WRONLY)
+            except (ValueError, FileNotFoundError):  # there is none, or its process was ended by a test
                 super().ensure_running()
+                file.truncate(0)
                 json.dump([self._forkserver_address, f"/proc/{os.getpid()}/fd/{self._forkserver_alive_fd}"], file)
+            else:
+                self._forkserver_address, self.starts = address, False
 
     def _stop(self):
         if not self.starts:
