@@ -262,7 +262,7 @@ def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], diffe
         difference.begins = ("b", first[1]) if first[1] > first[0] else ("a", first[0])
     elif not any("first_step" in recorded.options for recorded in pair):
         for whole_run, later, side in ((0, 1, "b"), (1, 0, "a")):
-            step = _begins_at(pair[whole_run], pair[later])
+            step = _begins_at(list(both[whole_run].values()), list(both[later].values()))
             if step is not None:
                 if step != first[later]:
                     difference.begins = side, step
@@ -271,43 +271,50 @@ def _find_beginning(both: tuple[dict[int, Recorded], dict[int, Recorded]], diffe
                 return
 
 
-def _begins_at(whole: Recorded, later: Recorded) -> int | None:
+def _begins_at(whole: Sequence[Recorded], later: Sequence[Recorded]) -> int | None:
     """The step of ``whole`` with whose weights, and if possible with whose forward, ``later`` begins; None where none is known.
 
-    A run that begins as ``whole`` does begins nowhere else.
+    Each is the ranks of a run. A run that begins as ``whole`` does begins nowhere else.
     """
-    start = next(later.steps(), None)
-    if start is None:
-        return None
-    crossing = whole.framework != later.framework
-    weights = _named(tensor for tensor in start.inputs if tensor.tensor == WEIGHT)
-    forward = {} if crossing else _calls(start)
-    current: dict[str, Tensor] = {}
+    start = [step for recorded in later if (step := next(recorded.steps(), None)) is not None]
+    weights = _named([tensor for tensor in step.inputs if tensor.tensor == WEIGHT] for step in start)
+    otherwise = whole[0].framework != later[0].framework or len(whole) != len(later)
+    forward = _calls(start[0]) if start and not otherwise else {}
+    current: dict[str, dict[str, Tensor]] = {}
     with_weights: int | None = None
-    for number, step in enumerate(whole.steps()):
+    for number, steps in enumerate(zip(*(recorded.steps() for recorded in whole))):
         if number == 0:
-            current = _named(tensor for tensor in step.inputs if tensor.tensor == WEIGHT)
-        # Buffers are not recorded behind each step of fingerprints, and of some weights ranks hold slices.
-        common = {name for name in current.keys() & weights.keys() if current[name].size == weights[name].size}
-        here = bool(common) and all(_same_weight(current[name], weights[name], crossing=crossing) for name in common)
+            current = _named([tensor for tensor in step.inputs if tensor.tensor == WEIGHT] for step in steps)
+        # Buffers are not recorded behind each step of fingerprints, and ranks may count their layers each from 0.
+        common = {name for name in current.keys() & weights.keys() if _size(current[name]) == _size(weights[name])}
+        here = bool(common) and all(_same_weight(current[name], weights[name], otherwise=otherwise) for name in common)
         if here and with_weights is None:
-            with_weights = step.step
-        if forward and _calls(step) == forward:
-            return step.step
+            with_weights = steps[0].step
+        if forward and _calls(steps[0]) == forward:
+            return steps[0].step
         if number == 0 and here:
             return None
-        current |= _named(tensor for tensor in step.tensors if tensor.kind == "parameter")
+        current |= _named(_of(step, "parameter") for step in steps)
     return with_weights
 
 
-def _named(tensors: Iterable[Tensor]) -> dict[str, Tensor]:
-    return {parameter_name(tensor.name): tensor for tensor in tensors}
+def _named(ranks: Iterable[Sequence[Tensor]]) -> dict[str, dict[str, Tensor]]:
+    """Name of a weight -> what ranks hold of it at last, by digest."""
+    named: dict[str, dict[str, Tensor]] = {}
+    for tensors in ranks:
+        for name, tensor in {parameter_name(tensor.name): tensor for tensor in tensors}.items():
+            named.setdefault(name, {})[tensor.digest] = tensor
+    return named
 
 
-def _same_weight(a: Tensor, b: Tensor, *, crossing: bool) -> bool:
-    """Whether two weights have the same bits; between frameworks, which round otherwise and lay them otherwise, the same norm."""
-    norms = [tensor.figures.get("norm", 0.0) for tensor in (a, b)]
-    return a.digest == b.digest or (crossing and a.size == b.size and abs(norms[0] - norms[1]) <= _NORM * norms[0])
+def _same_weight(a: Mapping[str, Tensor], b: Mapping[str, Tensor], *, otherwise: bool) -> bool:
+    """Whether two weights have the same bits; where frameworks or ranks lay and round them ``otherwise``, the same norm."""
+    norms = [math.hypot(*(part.figures.get("norm", 0.0) for part in parts.values())) for parts in (a, b)]
+    return a.keys() == b.keys() or (otherwise and abs(norms[0] - norms[1]) <= _NORM * norms[0])
+
+
+def _size(parts: Mapping[str, Tensor]) -> int:
+    return sum(part.size for part in parts.values())
 
 
 def _calls(step: RecordedStep) -> dict[Any, str]:

@@ -343,25 +343,28 @@ class Halves(paddle.nn.Layer):
         return self.up(x)
 
 
-@pytest.mark.parametrize("wrong", [None, 0, 1])
-def test_fingerprints_of_ranks_are_put_together(wrong, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("wrong", "resumes"), [(None, False), (None, True), (0, False), (1, False)])
+def test_fingerprints_of_ranks_are_put_together(wrong, resumes, tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     values, x = rng.standard_normal((4, 4)).astype("float32"), rng.standard_normal((3, 4)).astype("float32")
     for count in (1, 2):
         for rank in range(count):
             as_rank(monkeypatch, rank, count)
             net = Halves(values, rank, count)
-            optimizer = paddle.optimizer.SGD(0.2 if count == 2 and rank == wrong else 0.1, parameters=net.parameters())
-            with padiff_shim.record(tmp_path / str(count), net, values="fingerprint"):
-                for _ in range(3):
-                    (net(paddle.to_tensor(x)) ** 2).sum().backward()
-                    optimizer.step()
-                    optimizer.clear_grad()
+            optimizer = paddle.optimizer.SGD(0.02 if count == 2 and rank == wrong else 0.01, parameters=net.parameters())
+            recording = padiff_shim.record(tmp_path / str(count), net, values="fingerprint")
+            for step in range(3):
+                recording = recording.start() if step == (resumes and count == 2) else recording
+                (net(paddle.to_tensor(x)) ** 2).sum().backward()
+                optimizer.step()
+                optimizer.clear_grad()
+            recording.stop()
     as_rank(monkeypatch, 0, 1)
     difference = padiff_shim.diff(tmp_path / "2", tmp_path / "1", shards="auto", rtol=1e-5)
     kinds = {row.any.kind for row in difference.compared}
     assert {"layer", "step gradient", "parameter"} <= kinds
     named = [row for row in difference.compared if row.any.name == "up.weight"]
+    assert difference.begins == (("a", 1) if resumes else None)
     if wrong is None:
         assert not any(row.differs for row in named), str(difference)
     else:
