@@ -58,7 +58,7 @@ class Otherwise(NamedTuple):
 
 
 def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
-    """What the port's functions have otherwise than those of the original, that of the two lines first.
+    """What the port's functions have otherwise than those of the original; first that of the two lines, and there the port's line.
 
     A name that stands for another one everywhere is no difference; what is written has the port's names.
     """
@@ -72,6 +72,7 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
         if own[first] is other[second]:
             continue  # both programs call it
         statements = list(_paired(_statements(own[first]), _statements(other[second])))
+        statements.sort(key=lambda pair: not pair[0].lineno <= port.line <= (pair[0].end_lineno or 0))
         both = [list(_parts(a, b, *sides)) for a, b in statements]
         names = _names(pair for parts in both for pair in parts)
         known = _read(own[first])
@@ -82,7 +83,9 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
                 continue  # another statement
             texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
             choices = [{node: text} for node, text in dict.fromkeys(texts) if text]
-            unlike = {node: text for choice in reversed(choices) for node, text in choice.items()}
+            unlike = dict[ast.expr, str]()
+            for node, text in (pair for choice in choices for pair in choice.items()):
+                unlike.setdefault(node, text)
             whole = [node for node in unlike if any(part in unlike for part in itertools.islice(ast.walk(node), 1, None))]
             unlike = {node: text for node, text in unlike.items() if node not in whole}
             if len(unlike) > 1:  # parts that are exchanged are one change; otherwise the fewest are tried first

@@ -21,6 +21,7 @@ import paddle
 
 from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
+from ..text import tr
 from .arguments import nodes_of
 from .bits.source import PortNames, aliases
 from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
@@ -269,11 +270,8 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
     0 where that is not known: such layers are made anew with the arguments that they tell, and with others, and hold what differs.
     """
     layers = dict(model.named_sublayers(include_self=True))
-    layer = layers.get(change.layer)
-    text = _of_constructor(layer, change.arguments)
-    line = constructor(change.layer, layers, text) if _takes(layer, text) else None
-    alike = [] if line is None else [path for path, other in layers.items() if type(other) is type(layer)]
-    held = [_held_otherwise(layers[path], text) for path in alike if constructor(path, layers, text) == line]
+    text = _of_constructor(layers.get(change.layer), change.arguments)
+    held = [_held_otherwise(layers[path], text) for path in of_one_line(layers, change)]
     changed = [(part, attributes, vars(part).copy()) for parts in held for part, attributes in parts]
     try:
         for part, attributes, _ in changed:
@@ -282,6 +280,15 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
     finally:
         for part, _, before in changed:
             part.__dict__.update(before)
+
+
+def of_one_line(layers: dict[str, paddle.nn.Layer], change: Remade) -> list[str]:
+    """The paths of the layers that the line to change makes; none where it is not known."""
+    layer = layers.get(change.layer)
+    text = _of_constructor(layer, change.arguments)
+    line = constructor(change.layer, layers, text) if _takes(layer, text) else None
+    alike = [] if line is None else [path for path, other in layers.items() if type(other) is type(layer)]
+    return [path for path in alike if constructor(path, layers, text) == line]
 
 
 def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.Layer, dict[str, Any]]]:
@@ -316,10 +323,10 @@ def _setting(layer: Model, name: str) -> Any:
     return held.get(f"_{name}", held.get(name, inspect.signature(type(layer).__init__).parameters[name].default))
 
 
-def made_as(originals: Mapping[str, Model], ports: Mapping[str, Model], path: str, own: str) -> Iterator[Remade]:
+def made_as(originals: Mapping[str, Model], ports: Mapping[str, Model], path: str, own: str) -> Iterator[tuple[Remade, str]]:
     """One argument at a time that the layers of Paddle's around a call of the port's have otherwise than those of the original's.
 
-    ``path``, ``own``: of the innermost layers.
+    With both values, in words. ``path``, ``own``: of the innermost layers.
     """
     around = [[".".join(parts[: at + 1]) for parts in [each.split(".")] for at in range(len(parts))] for each in (own, path)]
     for place, layer in ((place, ports[place]) for place in around[0] if place in ports and _of_a_library(type(ports[place]))):
@@ -329,7 +336,8 @@ def made_as(originals: Mapping[str, Model], ports: Mapping[str, Model], path: st
                 with contextlib.suppress(AttributeError):
                     value, wanted = _setting(layer, name), held(other)
                     if type(value) is type(wanted) and type(wanted) in _SETTINGS and value != wanted:
-                        yield Remade(place, f"{name}={wanted!r}")
+                        words = tr("{name}={own} against {other}", name=name, own=repr(value), other=repr(wanted))
+                        yield Remade(place, f"{name}={wanted!r}"), words
 
 
 _TORCHS = {"nhead": "self_attn.num_heads", "epsilon": "eps"}  # where a layer of Torch's holds an argument of one of Paddle's

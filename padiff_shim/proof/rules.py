@@ -42,7 +42,7 @@ from .expressions import (
     with_arguments,
 )
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
-from .fixes import made_as
+from .fixes import Remade, made_as, of_one_line
 from .match import Matching, depends_on, kind, roots, wrong_calls
 from .rewrites import (
     MENDS,
@@ -165,9 +165,9 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
         return differences
     difference = replace(difference, port=port, write="", arguments=(), spelled="", attribute="", rewrite=None, settles=True)
-    for made in made_as(*evidence.layers, original.layer, port.layer):
+    for made, words in made_as(*evidence.layers, original.layer, port.layer):
         if evidence.helps(made, True) == MENDS:
-            text = tr("the layer is made with another argument (write {write})", write=made.arguments)
+            text = tr("{text} (write {write})", text=words, write=made.arguments)
             changed = replace(difference, cause=Cause.ATTRIBUTE, text=text, port=replace(port, layer=made.layer))
             return [*differences[:-1], replace(changed, write=made.arguments)]
     for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
@@ -890,7 +890,9 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     if patch and not write:
         write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
-    return Mistake(cause, text, original, port, (path,), effect=difference.effect, write=write, fix=fix)
+    change = difference.change()
+    paths = of_one_line(dict(layers[1]), change) if isinstance(change, Remade) else []
+    return Mistake(cause, text, original, port, tuple(paths or [path]), effect=difference.effect, write=write, fix=fix)
 
 
 def place_of_buffer(layers: Mapping[str, Model], name: str) -> ProgramPlace | None:

@@ -145,7 +145,7 @@ WRONG = {
         "F.silu(self.gate(x)) * self.up(x)",
         "F.silu(self.up(x)) * self.gate(x)",
         "F.silu",
-        "an op in another place: the operations of F.silu(self.up(x)) * self.gate(x)",
+        "another operand: self.up, self.gate, where the original has self.gate, self.up",
     ),
     "moe: experts of x": (
         "expert(flat[rows])",
@@ -183,7 +183,7 @@ WRONG = {
         "[x.shape[0]] + [1] * (x.ndim - 1)",
         "x.shape[:2] + [1] * (x.ndim - 2)",
         "paddle.rand(shape",
-        "the port calls uniform(from=0.0, to=1.0) here, the original does not (in 3 layers)",
+        "where the original has keep, paddle.rand((x.shape[0], 1, 1, 1), dtype=x.dtype)",
     ),
     "seq2seq: mask": (
         "(1 - mask.astype(energy.dtype))",
@@ -233,7 +233,7 @@ WRONG = {
         "x * F.gelu(gate)",
         "F.gelu(x) * gate",
         "F.gelu(x)",
-        "comes from split (line 39), in the original from split (line 37), and the other way round (in 2 layers)",
+        "another operand: F.gelu(x), gate, where the original has x, F.gelu(gate)",
     ),
     "wavenet: gates": (
         "F.tanh(a) * F.sigmoid(b)",
