@@ -6,6 +6,7 @@ right with buffers of its own, which may mean something else to it? And does a b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from ..weights.transfer import made_before
 from . import agreement
 from .agreement import Array, RunOutcome
 from .causes import values_differ
-from .findings import Cause, Mistake, ProofVerdict, Stage, merged
+from .findings import WITH_BUFFERS, Cause, Mistake, ProofVerdict, Stage, merged
 from .held_values import fill, holding, tensors_of
 from .locate import UNIT, with_rounding_of
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
@@ -31,7 +32,9 @@ from .proof import Proof
 from .rules import place_of_buffer
 from .trace import Model, TraceOperand, Value
 
-WITH_BUFFERS = "+buffers"  # behind a word of weights=: buffers that differ are none of the code's
+_DRAWS = re.compile(
+    r"\b(bernoulli|gaussian|kaiming|multinomial|normal|orthogonal|rand|standard_normal|trunc_normal|uniform|xavier)\w*\("
+)
 
 
 class ApartBuffer(NamedTuple):
@@ -142,9 +145,9 @@ def _mistakes(
     for pair, expected, actual, *_ in apart:
         operands = [TraceOperand(pair.paddle, Value(tensor), tensor, ()) for tensor in (expected, actual)]
         original, port = place_of_buffer(layers[0], pair.torch), place_of_buffer(layers[1], pair.paddle)
-        mistake = Mistake(
-            Cause.BUFFER, values_differ(*operands)[1], original, port, (pair.paddle.rpartition(".")[0],), effect=effect
-        )
+        drawn = all(place is not None and _DRAWS.search(place.source) for place in (original, port))
+        text = tr("{name} is drawn at random on both sides", name=pair.paddle) if drawn else values_differ(*operands)[1]
+        mistake = Mistake(Cause.BUFFER, text, original, port, (pair.paddle.rpartition(".")[0],), effect=effect)
         yield ((port.file, port.line) if port else pair.paddle), mistake
 
 

@@ -43,6 +43,9 @@ class ProofVerdict(PlainWord):
         return self in (ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING)
 
 
+WITH_BUFFERS = "+buffers"  # behind a word of weights=: buffers that differ are none of the code's
+
+
 class Cause(PlainWord):
     """Why two programs part, in a few words."""
 

@@ -27,7 +27,7 @@ from .bits.bitwise import bitwise, same_mathematics
 from .bits.result import Bitwise
 from .carried import CarriedBy
 from .drift import Drift, drift
-from .findings import LayerRow, Mistake, ProofVerdict, Stage, StepRow
+from .findings import WITH_BUFFERS, Cause, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of
 from .held_values import without_plain_weights
 from .pages import annotated, proof_document
@@ -120,6 +120,9 @@ class ProofAnswer(Presented):
                 return [tr(_AGAIN)]
             if first.fix is not None and first.fix.text:
                 return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
+            if first.cause is Cause.BUFFER:
+                suffix = WITH_BUFFERS
+                return [tr('correct {line}, or say weights="...{suffix}", then prove again', line=line, suffix=suffix)]
             return [tr("no change is known that mends it: correct {line}, then prove again", line=line)]
         if self.verdict:
             return [*map(tr, self._views())]

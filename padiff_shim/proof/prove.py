@@ -26,9 +26,9 @@ from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
 from .agreement import RunOutcome
 from .attribution import wrong_natively
-from .buffers import WITH_BUFFERS, began_apart, fill, hide_something, judge_buffers, of_zeros
+from .buffers import began_apart, fill, hide_something, judge_buffers, of_zeros
 from .causes import BACKWARD, FORWARD
-from .findings import Cause, ProofVerdict, Stage
+from .findings import WITH_BUFFERS, Cause, ProofVerdict, Stage
 from .fixes import with_fixes
 from .graph_ends import ends_before_inputs, mending_ends, trained_otherwise, with_graphs_ended
 from .held_values import rounded_numbers

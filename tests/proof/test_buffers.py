@@ -38,6 +38,33 @@ def _line(words, number=0):
         return [at for at, line in enumerate(file, 1) if words in line][number]
 
 
+class _Projected(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("projection", torch.randn(4, 2))
+
+    def forward(self, x):
+        return x @ self.projection
+
+
+class _ProjectedPort(paddle.nn.Layer):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("projection", paddle.randn([4, 2]))
+
+    def forward(self, x):
+        return x @ self.projection
+
+
+def test_a_buffer_that_both_draw_at_random_is_said_to_be_drawn():
+    proof = prove(_ProjectedPort(), _Projected(), np.ones((3, 4), np.float32))
+    assert proof.verdict is ProofVerdict.BUFFER_DIFFERS
+    (mistake,) = proof.mistakes
+    assert "drawn" in mistake.text
+    assert mistake.paddle.line == _line("paddle.randn")
+    assert prove(_ProjectedPort(), _Projected(), np.ones((3, 4), np.float32), weights="torch->paddle+buffers")
+
+
 @pytest.mark.parametrize(("made", "wrong"), [(paddle.tril, False), (paddle.triu, True)], ids=["equal", "other mask"])
 def test_a_buffer_that_the_port_makes_otherwise_is_a_finding(made, wrong):
     """Running statistics that begin apart are nobody's mistake."""
