@@ -213,7 +213,7 @@ WRONG = {
         "back > 0",
         "back > 1",
         "masked_fill",
-        "another constant: mask (gt(other=0)) holds False at [0, 1] against",
+        "another attribute: 1, where the original has 0",
     ),
     "wavenet: padding": (
         "[self.dilation, 0]",
