@@ -232,7 +232,7 @@ def _made(name: str, layers: Mapping[str, paddle.nn.Layer]) -> tuple[str, str, a
     return text, "", None
 
 
-def constructor(path: str, layers: dict[str, paddle.nn.Layer], text: str = "") -> Fix | None:
+def constructor(path: str, layers: Mapping[str, paddle.nn.Layer], text: str = "") -> Fix | None:
     """The line of the port that makes a layer of Paddle's own.
 
     None where the layer at ``path`` is the port's own, whose lines are fixed themselves, or where the line is not found.
@@ -282,7 +282,7 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
             part.__dict__.update(before)
 
 
-def of_one_line(layers: dict[str, paddle.nn.Layer], change: Remade) -> list[str]:
+def of_one_line(layers: Mapping[str, paddle.nn.Layer], change: Remade) -> list[str]:
     """The paths of the layers that the line to change makes; none where it is not known."""
     layer = layers.get(change.layer)
     text = _of_constructor(layer, change.arguments)

@@ -121,8 +121,8 @@ class ProofAnswer(Presented):
             if first.fix is not None and first.fix.text:
                 return [tr("write {fix} at {line}, then prove again", fix=first.fix.text, line=line)]
             if first.cause is Cause.BUFFER:
-                suffix = WITH_BUFFERS
-                return [tr('correct {line}, or say weights="...{suffix}", then prove again', line=line, suffix=suffix)]
+                words = tr('correct {line}, or say weights="...{suffix}", then prove again', line=line, suffix=WITH_BUFFERS)
+                return [words]
             return [tr("no change is known that mends it: correct {line}, then prove again", line=line)]
         if self.verdict:
             return [*map(tr, self._views())]

@@ -891,7 +891,7 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
         write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
     change = difference.change()
-    paths = of_one_line(dict(layers[1]), change) if isinstance(change, Remade) else []
+    paths = of_one_line(layers[1], change) if isinstance(change, Remade) else []
     return Mistake(cause, text, original, port, tuple(paths or [path]), effect=difference.effect, write=write, fix=fix)
 
 

@@ -130,13 +130,13 @@ class Substitution:
         """
         call, read, out = self.recorded(frame, tensors, sides, settings, run)
 
-        sibling = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
+        result_with_gradient = next(result for result in flat(out) if isinstance(result, torch.Tensor) and result.requires_grad)
 
         def made(out_tensor: torch.Tensor, operands: Sequence[Any], position: int) -> Any:
             if not out_tensor.requires_grad:
                 if self.unused(position):
                     return new_result(out_tensor, operands)
-                result = result_beside(sibling, out_tensor, operands)
+                result = result_beside(result_with_gradient, out_tensor, operands)
                 if (
                     self.door.python and not out_tensor.is_floating_point()
                 ):  # of indices Paddle's Python functions say that none is wanted
@@ -146,7 +146,7 @@ class Substitution:
                 return on_tape(call, out_tensor, operands)
             return finish_call(call, own(out_tensor, operands), position in read.results and not self.op.copies_result)
 
-        return self.answer(tensors, sides, out, made, sibling)
+        return self.answer(tensors, sides, out, made, result_with_gradient)
 
     @torch.enable_grad()
     def write_on_tape(self, frame: Frame, bound: Sequence[Any], sides: list[Any], settings: Any, run: Callable[..., Any]) -> Any:
@@ -211,11 +211,11 @@ class Substitution:
         sides: Sequence[Any],
         out: Any,
         made: Callable[[torch.Tensor, Sequence[Any], int], Any],
-        sibling: torch.Tensor | None = None,
+        result_with_gradient: torch.Tensor | None = None,
     ) -> Any:
         """What Paddle's function returns: a tensor, or its several results in a tuple or list, as the formula gives them.
 
-        ``sibling``: a result that has a gradient.
+        ``result_with_gradient``: one of the call's other results.
         """
         if isinstance(out, torch.Tensor):
             result = made(out, sides, 0)
@@ -237,17 +237,19 @@ class Substitution:
             if place is not None and tensors[place] is not None:
                 return tensors[place] if result is None else overwritten(tensors[place], result)
             if result is None and position in self.unset:
-                return self.without_memory(tensors, sides[0], position, sibling)
+                return self.without_memory(tensors, sides[0], position, result_with_gradient)
             return made(result, sides, position) if isinstance(result, torch.Tensor) else result
 
         return each(out, built)
 
-    def without_memory(self, tensors: Sequence[Any], side: torch.Tensor, position: int, sibling: torch.Tensor | None) -> Any:
+    def without_memory(
+        self, tensors: Sequence[Any], side: torch.Tensor, position: int, result_with_gradient: torch.Tensor | None
+    ) -> Any:
         """A result that Paddle's kernel leaves unset."""
         name = self.unset[position]
         shape = tensors[self.door.names.index(name)].shape if name else [0]
         result = hand_over(side.new_empty(shape))
-        result = result if sibling is None else gradientless(result, sibling)
+        result = result if result_with_gradient is None else gradientless(result, result_with_gradient)
         result._clear_data()
         return result
 
@@ -287,16 +289,16 @@ def new_result(out: torch.Tensor, operands: Sequence[Any], position: int = 0) ->
     return hand_over(out)
 
 
-def result_beside(sibling: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
-    """A result without a gradient (indices, a mask) beside ``sibling``, which has one: in Paddle both have one node."""
+def result_beside(result_with_gradient: torch.Tensor, out: torch.Tensor, operands: Sequence[Any]) -> Any:
+    """A result without a gradient (indices, a mask) beside one that has it: in Paddle both have one node."""
     if out.is_floating_point():
-        return taped_result(ZerosBehind.apply(own(out.detach(), operands), sibling))
-    return gradientless(new_result(out, operands), sibling)
+        return taped_result(ZerosBehind.apply(own(out.detach(), operands), result_with_gradient))
+    return gradientless(new_result(out, operands), result_with_gradient)
 
 
-def gradientless(result: Any, sibling: torch.Tensor) -> Any:
-    """A result that no gradient comes from, with the node that ``sibling`` has in Paddle."""
-    return with_hook(result, sibling, WithoutGradient(sibling).arrive)
+def gradientless(result: Any, result_with_gradient: torch.Tensor) -> Any:
+    """A result that no gradient comes from, with the node that ``result_with_gradient`` has in Paddle."""
+    return with_hook(result, result_with_gradient, WithoutGradient(result_with_gradient).arrive)
 
 
 def in_own_memory(side: torch.Tensor, operands: Sequence[Any]) -> torch.Tensor:

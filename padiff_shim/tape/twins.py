@@ -166,11 +166,11 @@ class WithoutGradient(Arriving):
 
 
 class ZerosBehind(torch.autograd.Function):
-    """The same for a float result: the values ``memory``, behind which ``sibling``, a result beside it, gets zeros."""
+    """The same for a float result: the values ``memory``, behind which ``result_with_gradient``, a result beside it, gets zeros."""
 
     @staticmethod
-    def forward(ctx: Any, memory: torch.Tensor, sibling: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(sibling)
+    def forward(ctx: Any, memory: torch.Tensor, result_with_gradient: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(result_with_gradient)
         return memory.view_as(memory)
 
     @staticmethod
@@ -273,15 +273,15 @@ def sentinel(source: Any, side: torch.Tensor) -> Any:
     return attach(_over(source, tiny, side.dtype), side, tiny)
 
 
-def with_hook(source: Any, sibling: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
-    """A Paddle tensor with the memory of ``source`` whose node is a float like ``sibling``, a result beside it, and ``hook``.
+def with_hook(source: Any, result_with_gradient: torch.Tensor, hook: Callable[[Any], Any]) -> Any:
+    """A Paddle tensor with the memory of ``source`` whose node is a float with ``hook``; not on the tape.
 
-    It is not on the tape.
+    ``result_with_gradient``: a result beside it, whose dtype the float has.
     """
-    tiny = floats(sibling)[0]
+    tiny = floats(result_with_gradient)[0]
     if not IS_3 and source.dtype not in FLOATS:  # what arrives has its dtype there, and no leaf adds up whole numbers
         tiny = paddle_graph.cast(tiny, source.dtype)
-    result = _over(source, tiny, sibling.dtype)
+    result = _over(source, tiny, result_with_gradient.dtype)
     paddle_graph.register_grad_hook(result, hook)
     return result
 
