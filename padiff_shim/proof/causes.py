@@ -671,7 +671,7 @@ class CallDifference:
         part: where it shows: in the forward, in the backward, or in the running statistics alone.
         write, arguments: what to write at the call of Paddle's API, and the names of its arguments; ``spelled``: that call with
             these arguments as they are.
-        rewrite: the change of the port's lines that mends it.
+        rewrite: the change of the port's lines, or of what layers of its own hold, that mends it.
         attribute: the path of a layer's of the port that holds the other value; "" where none does.
         arranged: a value as the original has it, and as the port has it, if the arrangement differs.
         whole: several calls have such an argument, so what the API's call gives is exchanged, and no attribute.
@@ -711,7 +711,7 @@ class CallDifference:
     def change(self) -> Patch | Remade | None:
         """What is said to write, to be tried; None where nothing is, or it is neither a line nor a layer's argument."""
         if self.rewrite is not None:
-            return self.rewrite.patch()
+            return self.rewrite if isinstance(self.rewrite, Remade) else self.rewrite.patch()
         return Remade(self.port.layer, self.write) if self.port is not None and self.write and not self.port.backward else None
 
     def unadvised(self) -> CallDifference:

@@ -413,7 +413,8 @@ def registered(kind: type, name: str) -> CallSite | None:
         for node in nodes_of_function(function):
             site = CallSite(code.co_filename, getattr(node, "lineno", 1), code.co_name)
             targets = node.targets if isinstance(node, ast.Assign) else []
-            if any(isinstance(target, ast.Attribute) and target.attr == name for target in targets):
+            parts = (part for target in targets for part in getattr(target, "elts", [target]))
+            if any(isinstance(part, ast.Attribute) and part.attr == name for part in parts):
                 return site
             if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") not in _REGISTERING:
                 continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
+import itertools
 import linecache
 import operator
 import re
@@ -21,7 +22,7 @@ import paddle
 
 from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
-from ..text import tr
+from ..text import joined, tr
 from .arguments import nodes_of
 from .bits.source import PortNames, aliases
 from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
@@ -257,10 +258,11 @@ def constructor(path: str, layers: Mapping[str, paddle.nn.Layer], text: str = ""
 
 
 class Remade(NamedTuple):
-    """A layer of Paddle's, by its path, and other arguments of its constructor."""
+    """A layer, by its path, and other arguments of its constructor; of one of the port's own what it holds, in ``layers``."""
 
     layer: str
     arguments: str
+    layers: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -284,6 +286,8 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
 
 def of_one_line(layers: Mapping[str, paddle.nn.Layer], change: Remade) -> list[str]:
     """The paths of the layers that the line to change makes; none where it is not known."""
+    if change.layers:
+        return [*change.layers]
     layer = layers.get(change.layer)
     text = _of_constructor(layer, change.arguments)
     line = constructor(change.layer, layers, text) if _takes(layer, text) else None
@@ -299,6 +303,8 @@ def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.L
     names = list(inspect.signature(type(layer).__init__).parameters)[1:]
     try:
         wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
+        if not _of_a_library(type(layer)):
+            return [(layer, wanted)]
         with generators_restored():
             known = {name: _setting(layer, name) for name in names}
             plain, other = (type(layer)(**{**known, **changes}) for changes in ({}, wanted))
@@ -324,20 +330,59 @@ def _setting(layer: Model, name: str) -> Any:
 
 
 def made_as(originals: Mapping[str, Model], ports: Mapping[str, Model], path: str, own: str) -> Iterator[tuple[Remade, str]]:
-    """One argument at a time that the layers of Paddle's around a call of the port's have otherwise than those of the original's.
+    """One argument at a time that the layers around a call of the port's have otherwise than those of the original's.
 
-    With both values, in words. ``path``, ``own``: of the innermost layers.
+    With both values, in words. Of the port's own layers it is what they hold, one by one and all of it. ``path``, ``own``: of the
+    innermost layers.
     """
-    around = [[".".join(parts[: at + 1]) for parts in [each.split(".")] for at in range(len(parts))] for each in (own, path)]
-    for place, layer in ((place, ports[place]) for place in around[0] if place in ports and _of_a_library(type(ports[place]))):
+    around = [["", *itertools.accumulate(each.split("."), "{}.{}".format)] for each in (own, path)]
+    for place, layer in ((place, ports[place]) for place in dict.fromkeys(around[0]) if place in ports):
+        others = [originals[place] for place in dict.fromkeys(around[1]) if place in originals]
+        if not _of_a_library(type(layer)):
+            yield from _held_as(originals, ports, place, others)
+            continue
         for name in list(inspect.signature(type(layer).__init__).parameters)[1:]:
-            for other in (originals[place] for place in around[1] if place in originals):
+            for other in others:
                 held = operator.attrgetter(_TORCHS.get(name, name))
                 with contextlib.suppress(AttributeError):
                     value, wanted = _setting(layer, name), held(other)
                     if type(value) is type(wanted) and type(wanted) in _SETTINGS and value != wanted:
                         words = tr("{name}={own} against {other}", name=name, own=repr(value), other=repr(wanted))
                         yield Remade(place, f"{name}={wanted!r}"), words
+
+
+def _held_as(
+    originals: Mapping[str, Model], ports: Mapping[str, Model], place: str, others: Sequence[Model]
+) -> Iterator[tuple[Remade, str]]:
+    """What a layer of the port's own holds otherwise than one of the original's, by name; with it others of its class."""
+    layer = ports[place]
+    for other in others:
+        unlike = {name: (value, wanted) for name, value, wanted in _held_by_both(layer, other) if value != wanted}
+        alone = [{name: values} for name, values in unlike.items()] if len(unlike) > 1 else []
+        for chosen in (*alone, unlike) if unlike else ():
+            same = [
+                path
+                for path, each in ports.items()
+                if type(each) is type(layer) and path in originals and _has(each, originals[path], chosen)
+            ]
+            words = [tr("{name}={own} against {other}", name=name, own=own, other=wanted) for name, (own, wanted) in chosen.items()]
+            text = ", ".join(f"{name}={wanted!r}" for name, (_, wanted) in chosen.items())
+            yield Remade(place, text, tuple(dict.fromkeys([place, *same]))), joined(", ", words)
+
+
+def _held_by_both(layer: Model, other: Model) -> Iterator[tuple[str, Any, Any]]:
+    """The plain values that two layers hold under one name: the first's, and the second's as one of the first's type."""
+    for name, value in _settings(layer).items():
+        wanted = getattr(other, name, None)
+        kinds = [list if type(each) is tuple else type(each) for each in (value, wanted)]
+        if name in vars(other) and kinds[0] is kinds[1] in _SETTINGS:
+            yield name, value, type(value)(wanted) if kinds[0] is list else wanted
+
+
+def _has(layer: Model, other: Model, chosen: Mapping[str, tuple[Any, Any]]) -> bool:
+    """Whether two layers hold the values of two others, too."""
+    held = {name: (value, wanted) for name, value, wanted in _held_by_both(layer, other)}
+    return all(held.get(name) == values for name, values in chosen.items())
 
 
 _TORCHS = {"nhead": "self_attn.num_heads", "epsilon": "eps"}  # where a layer of Torch's holds an argument of one of Paddle's

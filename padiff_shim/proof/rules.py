@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from ..dispatch.call_site import CallSite
+from ..present.annotations import Patch
 from ..text import fields_of, joined, tr, with_fields
 from .arguments import ApiCall, Constant, Name, OtherArguments, as_read, explained_by_arguments, shown, shown_item, write
 from .arrangements import other_steps
@@ -169,7 +170,8 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
         if evidence.helps(made, True) == MENDS:
             text = tr("{text} (write {write})", text=words, write=made.arguments)
             changed = replace(difference, cause=Cause.ATTRIBUTE, text=text, port=replace(port, layer=made.layer))
-            return [*differences[:-1], replace(changed, write=made.arguments)]
+            held = f"{made.layer}.{made.arguments.partition('=')[0]}".removeprefix(".") if made.layers else ""
+            return [*differences[:-1], replace(changed, write=made.arguments, rewrite=made if held else None, attribute=held)]
     for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
         if evidence.helps(other.rewrite.patch(), True) == MENDS:
             text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
@@ -885,12 +887,12 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     if modes[0] != modes[1] and (cause in WRITTEN_OTHERWISE or {"pad", "mode"} & {*difference.arguments}):
         cause, write = Cause.ATTRIBUTE, f"padding_mode={modes[0]!r}"
         text = tr("{name}={own} against {other}", name="padding_mode", own=repr(modes[1]), other=repr(modes[0]))
-    patch = None if difference.rewrite is None else difference.rewrite.patch()
+    change = difference.change()
+    patch = change if isinstance(change, Patch) else None
     write = write or (" ".join(patch.after.split()) if patch else "")
     if patch and not write:
         write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
-    change = difference.change()
     paths = of_one_line(layers[1], change) if isinstance(change, Remade) else []
     return Mistake(cause, text, original, port, tuple(paths or [path]), effect=difference.effect, write=write, fix=fix)
 

@@ -1166,3 +1166,44 @@ def test_a_table_that_an_attribute_holds_is_named_where_it_is_made(tmp_path):
     (mistake, *_) = prove(port, original, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32")).mistakes
     assert mistake.cause is Cause.BUFFER
     assert mistake.paddle.line == 8, mistake
+
+
+TURNED = """\
+import {framework} as frame
+
+class Turned(frame.nn.{base}):
+    def __init__(self, order, turns):
+        super().__init__()
+        self.q, self.order, self.turns = frame.nn.Linear(8, 8), list(order), turns
+        self.back = [self.order.index(axis) for axis in range(4)]
+
+    def forward(self, x):
+        for _ in range(self.turns):
+            x = x.{turn}(self.order)
+            x = self.q(x).tanh() @ x.mean(-2)[..., None]
+            x = frame.tile(x, [1, 1, 1, 8]).{turn}(self.back)
+        return x
+
+class Model(frame.nn.{base}):
+    def __init__(self):
+        super().__init__()
+        self.layers = frame.nn.Sequential(Turned((0, 1, 2, 3), 1), Turned(({order}), 1), Turned((0, 2, 1, 3), {turns}))
+
+    def forward(self, x):
+        return self.layers(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "turns", "name"), [("0, 1, 2, 3", 1, "order"), pytest.param("0, 2, 1, 3", 2, "turns", marks=pytest.mark.slow)]
+)
+def test_what_several_lines_read_of_a_layer_is_one_finding(order, turns, name, tmp_path):
+    words = {"paddle": ("Layer", "transpose", order, turns), "torch": ("Module", "permute", "0, 2, 1, 3", 1)}
+    for framework, values in words.items():
+        own = dict(zip(("base", "turn", "order", "turns"), values))
+        (tmp_path / f"turned_{framework}.py").write_text(TURNED.format(framework=framework, **own))
+    port, original = (loaded(tmp_path / f"turned_{framework}.py").Model() for framework in words)
+    x = np.random.default_rng(0).standard_normal((2, 8, 8, 8)).astype("float32")
+    (mistake,) = prove(port, original, x, phase="forward").mistakes
+    assert (mistake.cause, mistake.paddle.line) == (Cause.ATTRIBUTE, 6), mistake
+    assert mistake.write.startswith(name)
