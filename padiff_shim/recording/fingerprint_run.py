@@ -28,15 +28,22 @@ Framework = Any  # a tensor, layer or parameter of Paddle or Torch
 Of = tuple[str, str, str, str]  # kind, name, layer, and the place in a call's operands or results
 
 
-class _Described(NamedTuple):
-    """A tensor that steps have, by its number: shape and dtype as its framework has them, how many elements are copied."""
+class _Expected(NamedTuple):
+    """The tensor that the last step had in a place: shape and dtype as its framework has them.
+
+    Attributes:
+        add: adds it by its address; None of one that is looked for elsewhere than in its memory.
+        weight: the tensor itself where it stays the same one from step to step, in the same memory.
+        address: of that memory, or 0.
+    """
 
     number: int
     of: Of
     shape: Any
     dtype: Any
-    size: int
-    name: str
+    add: Callable[[int], None] | None
+    weight: Any
+    address: int
 
 
 class FingerprintRun(StepRecorder):
@@ -54,8 +61,8 @@ class FingerprintRun(StepRecorder):
         super().__init__(first_step)
         self._file, self._side, self._every = file, side, every
         self._step = StepFingerprints(DeviceFingerprints())
-        self._known: dict[tuple[Of, int, tuple[int, ...], str], _Described] = {}
-        self._sequence: list[_Described] = []  # the tensors of this step so far, and of the step before beyond them
+        self._known: dict[tuple[Of, int, tuple[int, ...], str], int] = {}  # numbers of tensors that are described
+        self._sequence: list[_Expected] = []  # the tensors of this step so far, and of the step before beyond them
         self._undescribed: list[dict[str, Any]] = []
         self._of: list[int] = []  # the step's tensors, in order
         self._roots: list[tuple[Framework, bool]] = []  # models, and whether they have parameters of their own
@@ -154,7 +161,7 @@ class FingerprintRun(StepRecorder):
 
     def end(self) -> None:
         """Write what there is; buffers and weights that no optimizer has updated in this step are those at the end."""
-        updated = {described.of for described in self._sequence[: len(self._of)]}
+        updated = {expected.of for expected in self._sequence[: len(self._of)]}
         for root, _ in self._roots if self.active and self._of else ():
             for _, tensor in self._side.named(root):
                 of = self._names[id(tensor)][2]
@@ -200,15 +207,18 @@ class FingerprintRun(StepRecorder):
 
     def _add(self, tensors: Iterable[tuple[Of, Framework]]) -> None:
         """Tensors of the step. Steps mostly have the same tensors in the same order as the step before."""
-        sequence, numbers, address_of, step = self._sequence, self._of, self._side.address, self._step
+        sequence, numbers, address_of = self._sequence, self._of, self._side.address
         for of, tensor in tensors:
             if len(numbers) < len(sequence):
-                number, of_known, shape, dtype, size, name = sequence[len(numbers)]
-                alike = size and (of_known is of or of_known == of) and tensor.shape == shape
-                if alike and (tensor.dtype is dtype or tensor.dtype == dtype) and (address := address_of(tensor)):
-                    step.add_memory(address, size, name)
-                    numbers.append(number)
-                    continue
+                number, of_known, shape, dtype, add, weight, address = sequence[len(numbers)]
+                if add is not None and (of_known is of or of_known == of):
+                    if tensor is not weight or tensor.data_ptr() != address:
+                        alike = tensor.shape == shape and (tensor.dtype is dtype or tensor.dtype == dtype)
+                        address = address_of(tensor) if alike else 0
+                    if address:
+                        add(address)
+                        numbers.append(number)
+                        continue
             self._add_any(of, tensor)
 
     def _add_any(self, of: Of, tensor: Framework) -> None:
@@ -216,18 +226,21 @@ class FingerprintRun(StepRecorder):
         position, sequence = len(self._of), self._sequence
         dtype = str(tensor.dtype).rpartition(".")[2]
         size = math.prod(tensor.shape) if dtype in STORED and isinstance(tensor, self._side.tensor_type) else 0
-        if self._add_content(tensor, size, dtype):
-            described = self._described(of, tensor, size, dtype)
-            if position >= len(sequence) or sequence[position] is not described:
-                del sequence[position:]
-                sequence.append(described)
-            self._of.append(described.number)
+        add = self._step.adder(size, dtype) if size else None
+        address = self._side.address(tensor) if size else 0
+        if add is not None and address:
+            add(address)
+        elif not self._add_elsewhere(tensor):
+            return
+        number = self._described(of, tensor, dtype)
+        if position >= len(sequence) or sequence[position].number != number:
+            del sequence[position:]
+            weight = (tensor, address) if of[0] == "parameter" else (None, 0)
+            sequence.append(_Expected(number, of, tensor.shape, tensor.dtype, add, *weight))
+        self._of.append(number)
 
-    def _add_content(self, tensor: Framework, size: int, dtype: str) -> bool:
-        """Whether the tensor has dense values, which are added; ``size``: 0 if they are looked for elsewhere than in its memory."""
-        if size and (address := self._side.address(tensor)):
-            self._step.add_memory(address, size, dtype)
-            return True
+    def _add_elsewhere(self, tensor: Framework) -> bool:
+        """Whether a tensor that does not lie in C order on the host has dense values, which are added."""
         device = self._side.on_device(tensor)
         if device is not None:
             self._step.add_on_device(device)
@@ -239,15 +252,14 @@ class FingerprintRun(StepRecorder):
             return False
         return True
 
-    def _described(self, of: Of, tensor: Framework, size: int, dtype: str) -> _Described:
-        """The description of a tensor, new or known."""
+    def _described(self, of: Of, tensor: Framework, dtype: str) -> int:
+        """The number of a tensor's description, new or known."""
         kind, name, layer, place = of
-        count = sum(entry.of == of for entry in self._sequence[: len(self._of)])
+        count = sum(expected.of == of for expected in self._sequence[: len(self._of)])
         shape = tuple(tensor.shape)
         known = self._known.get((of, count, shape, dtype))
         if known is None:
-            known = _Described(len(self._known), of, tensor.shape, tensor.dtype, size, dtype)
-            self._known[of, count, shape, dtype] = known
+            known = self._known[of, count, shape, dtype] = len(self._known)
             site = call_site() if kind in ("layer", INPUT, LOSS, "note") and place != WEIGHT else None
             lines = {} if site is None else {"site": str(site), "file": site.name, "line": site.line}
             self._undescribed.append({
@@ -260,17 +272,11 @@ class FingerprintRun(StepRecorder):
         """The step has ended. Short steps are written together: a killed process loses less than :data:`_LATEST` seconds."""
         if self._of:
             self._step.end_step()
-            spans: list[int] = []  # of the numbers of the step's tensors: begin, end behind the last, begin, end...
-            for number in self._of:
-                if spans and spans[-1] == number:
-                    spans[-1] += 1
-                else:
-                    spans += [number, number + 1]
-            self._ended.append((self.step, ",".join(map(str, spans))))
+            self._ended.append((self.step, _spans(tuple(self._of))))
             self.records += len(self._of)
             self._of = []
             if self._starts:
-                self._sequence = [described for described in self._sequence if described.of[3] != WEIGHT]
+                self._sequence = [expected for expected in self._sequence if expected.of[3] != WEIGHT]
         if time.perf_counter() - self._wrote > _LATEST:
             self.write()
 
@@ -295,6 +301,18 @@ class FingerprintRun(StepRecorder):
 
 
 _LOSS: Of = (LOSS, LOSS, "", "")
+
+
+@functools.lru_cache(16)
+def _spans(numbers: tuple[int, ...]) -> str:
+    """Of the numbers of a step's tensors: begin, end behind the last, begin, end..."""
+    spans: list[int] = []
+    for number in numbers:
+        if spans and spans[-1] == number:
+            spans[-1] += 1
+        else:
+            spans += [number, number + 1]
+    return ",".join(map(str, spans))
 
 
 def _of_layer(path: str, layer: Framework) -> Of:

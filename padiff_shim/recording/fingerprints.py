@@ -15,7 +15,8 @@ import ctypes
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,10 +117,11 @@ class StepFingerprints:
     """
 
     def __init__(self, device: Any = None) -> None:
-        self._number = 0  # tensors since the last :meth:`take`
+        self.number = 0  # of the next tensor, from the last :meth:`take` on
         self._ends: list[int] = []  # of the steps that have ended
-        self._waiting: dict[tuple[int, str], _Waiting] = {}  # by size and dtype
-        self._ready: list[Computed] = []
+        self._rows: dict[tuple[int, str], WaitingRows] = {}  # by size and dtype
+        self.waiting: list[WaitingRows] = []  # those that hold tensors
+        self.ready: list[Computed] = []
         self._device = device  # a :class:`.device_fingerprints.DeviceFingerprints`, for tensors on a GPU
         self._on_device: list[int] = []
 
@@ -127,46 +129,48 @@ class StepFingerprints:
         """One tensor by its elements and the name of their dtype, as of :func:`..trees.elements`; it may change afterwards."""
         if dtype in STORED and 0 < array.nbytes <= SMALL:
             array = np.ascontiguousarray(array)
-            self.add_memory(array.ctypes.data, array.size, dtype)
+            self.adder(array.size, dtype)(array.ctypes.data)
             return
         bits, *figures = fingerprint(array, numbers(array, dtype))
-        self._ready.append(([self._number], np.array([bits], np.uint64), np.array([figures])))
-        self._number += 1
+        self.ready.append(([self.number], np.array([bits], np.uint64), np.array([figures])))
+        self.number += 1
 
-    def add_memory(self, address: int, size: int, dtype: str) -> None:
-        """:meth:`add` of at least one element of a dtype of :data:`STORED`; they lie there in C order."""
-        waiting = self._waiting.get((size, dtype))
-        if waiting is None:
-            length = size * np.dtype(STORED[dtype]).itemsize
-            if length > SMALL:
-                memory: Any = (ctypes.c_char * length).from_address(address)
-                self.add(np.frombuffer(memory, STORED[dtype]), dtype)
-                return
-            waiting = self._waiting[size, dtype] = _Waiting(size, dtype, length)
-        waiting.add(address, self._number)
-        self._number += 1
+    def adder(self, size: int, dtype: str) -> Callable[[int], None]:
+        """What adds a tensor of at least one element of a dtype of :data:`STORED` by its address, where they lie in C order."""
+        length = size * np.dtype(STORED[dtype]).itemsize
+        if length > SMALL:
+            memory: Any = ctypes.c_char * length
+            return lambda address: self.add(np.frombuffer(memory.from_address(address), STORED[dtype]), dtype)
+        rows = self._rows.get((size, dtype))
+        if rows is None:
+            rows = self._rows[size, dtype] = WaitingRows(self, size, dtype)
+        return rows.copy
 
     def add_on_device(self, tensor: Any) -> None:
         """One tensor of Torch on a GPU."""
-        self._on_device.append(self._number)
+        self._on_device.append(self.number)
         self._device.add(tensor)
-        self._number += 1
+        self.number += 1
 
     def end_step(self) -> None:
         """What is added next belongs to the next step."""
-        self._ends.append(self._number)
+        self._ends.append(self.number)
 
     def take(self) -> list[tuple[Array, Array]]:
         """Hashes (uint64) and figures (float64, a row of :data:`FIGURES` each) of the steps that have ended, once."""
-        bits, figures = np.zeros(self._number, np.uint64), np.zeros((self._number, len(FIGURES)))
+        bits, figures = np.zeros(self.number, np.uint64), np.zeros((self.number, len(FIGURES)))
         if self._device is not None:
-            self._ready.append((self._on_device, *self._device.take()))
-        for places, hashes, rows in itertools.chain(self._ready, *(waiting.take() for waiting in self._waiting.values())):
-            bits[places], figures[places] = hashes, rows
-        if len(self._waiting) > _SIZES:  # as where each batch has another length
-            self._waiting.clear()
+            self.ready.append((self._on_device, *self._device.take()))
+        for rows in self.waiting:
+            rows.compute()
+        if self.ready:
+            places, hashes, of_rows = zip(*self.ready)
+            order = list(itertools.chain(*places))
+            bits[order], figures[order] = np.concatenate(hashes), np.concatenate(of_rows)
+        if len(self._rows) > _SIZES:  # as where each batch has another length
+            self._rows.clear()
         spans = itertools.pairwise([0, *self._ends])
-        self._number, self._ends, self._ready, self._on_device = 0, [], [], []
+        self.number, self._ends, self.ready, self.waiting, self._on_device = 0, [], [], [], []
         return [(bits[begin:end], figures[begin:end]) for begin, end in spans]
 
 
@@ -180,39 +184,40 @@ _MEMORY = 2**19  # bytes that wait, of tensors of one size
 _SIZES = 256  # for which memory is kept
 
 
-class _Waiting:
+_PROCESS = memoryview((ctypes.c_char * sys.maxsize).from_address(0)).cast("B")  # slices of it are copied in half memmove's time
+
+
+class WaitingRows:
     """Small tensors of one size and dtype, a row each of whole words, that are computed together.
 
     They wait for several steps: code and tables that were used last run in a third of the time.
     """
 
-    def __init__(self, size: int, dtype: str, length: int) -> None:
-        self._size, self._dtype, self._length = size, dtype, length
-        width = -(-length // 8) * 8  # zeros behind the elements change no hash
-        self._memory = np.zeros((_MEMORY // width, width), np.uint8)
-        self._width, self._address = width, self._memory.ctypes.data
+    def __init__(self, step: StepFingerprints, size: int, dtype: str) -> None:
+        self._step, self._size, self._dtype = step, size, dtype
+        self._length = size * np.dtype(STORED[dtype]).itemsize
+        self._width = -(-self._length // 8) * 8  # zeros behind the elements change no hash
+        self._rows = np.zeros((_MEMORY // self._width, self._width), np.uint8)
+        self._memory = memoryview(self._rows.data).cast("B")
         self._places: list[int] = []
-        self._ready: list[Computed] = []
 
-    def add(self, address: int, place: int) -> None:
-        """Copy the elements that lie there."""
-        places = self._places
-        ctypes.memmove(self._address + len(places) * self._width, address, self._length)
-        places.append(place)
-        if len(places) == len(self._memory):
-            self._compute()
+    def copy(self, address: int) -> None:
+        """The elements that lie there are the next tensor's."""
+        step, places, length = self._step, self._places, self._length
+        if not places:
+            step.waiting.append(self)
+        begin = len(places) * self._width
+        self._memory[begin : begin + length] = _PROCESS[address : address + length]
+        places.append(step.number)
+        step.number += 1
+        if len(places) == len(self._rows):
+            self.compute()
 
-    def _compute(self) -> None:
-        rows = self._memory[: len(self._places)]
-        self._ready.append((self._places, *_of_rows(rows, self._size, self._dtype)))
-        self._places = []
-
-    def take(self) -> list[Computed]:
-        """What is known of all of them, once."""
+    def compute(self) -> None:
+        """What is known of those that wait, if any do."""
         if self._places:
-            self._compute()
-        ready, self._ready = self._ready, []
-        return ready
+            self._step.ready.append((self._places, *_of_rows(self._rows[: len(self._places)], self._size, self._dtype)))
+            self._places = []
 
 
 def _of_rows(rows: Array, size: int, dtype: str) -> tuple[Array, Array]:
