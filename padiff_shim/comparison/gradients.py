@@ -310,18 +310,25 @@ class ArrivedGradient:
         return self._place == (grad.data_ptr(), grad.inplace_version)
 
 
-def on_result(subject: ComparedCall, position: int, grad: Any) -> None:
-    """Hook on a result of a call: keep what the incoming gradient is. Of several results some have none."""
+def on_result(subject: ComparedCall, position: int, grad: Any) -> Any:
+    """Hook on a result of a call: keep what the incoming gradient is. Of several results some have none.
+
+    A strided one (behind a transpose) is copied here, as its node would do, which may compute in the memory of that copy.
+    """
     _HANDED.results.clear()  # the last node's: what Paddle has read by now, and would not compute in
     aside = subject.comparison.aside  # in a forked child, where Torch's copy could wait for threads that are not there
     if aside or position not in subject.shown or grad is None or not grad._is_initialized() or misfit(subject, position, grad):
-        return
+        return None
     makes_graph = paddle_graph.backward_options([grad])[1]  # Paddle itself keeps the gradient then; 2.6 goes on adding to it
+    strided = not makes_graph and NODE_HOOKS and not grad.is_contiguous()
+    if strided:
+        grad = grad.contiguous()
     arrived = grad if makes_graph or not NODE_HOOKS else ArrivedGradient(grad)
     subject.incoming = {**subject.incoming, position: arrived}
     if engine_runs():
         _HANDED.subjects.append(subject)
         _HANDED.until_engine_ends()
+    return grad if strided else None
 
 
 def misfit(subject: ComparedCall, position: int, grad: Any) -> str:

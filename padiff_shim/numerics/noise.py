@@ -129,7 +129,7 @@ class RoundedSteps(StepsApart):
         if not _real(tensor):
             return tensor
         signs = self.signs(tensor)
-        moved = tensor * (1.0 + max(self.size.step, self.size.sums) * signs)
+        moved = torch.addcmul(tensor, tensor, signs, value=max(self.size.step, self.size.sums))
         if self.size.zeros:
             moved = torch.where(tensor == 0, self.size.zeros * signs, moved)
         return moved

@@ -127,6 +127,18 @@ def test_the_programs_own_hook_changes_the_gradient_first(carry):
     assert all(call.verdict.severity <= Verdict.LOW_ACCURACY.severity for call in run.calls), run.markdown()
 
 
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "EQUAL"), (1.01, "WRONG")])
+def test_a_gradient_that_comes_strided_is_judged(factor, verdict):
+    """Behind a transpose Paddle copies it, and computes in the memory of the copy."""
+    x, _, _ = leaves()
+    with (
+        testing.planted("relu", lambda grad, *_: grad * factor, side="paddle", gradients=True),
+        padiff_shim.compare("torch") as run,
+    ):
+        F.relu(x).transpose([1, 0]).square().sum().backward()
+    assert [call.verdict for call in run.calls.filter(op="relu", phase="backward")] == [verdict]
+
+
 @pytest.mark.skipif(not IS_3, reason="a defect of Paddle's CPU kernel, measured on 3.3.1")
 def test_layer_norm_without_its_weight_in_the_gradient_of_x_is_named():
     x, _, b = leaves()
