@@ -373,8 +373,7 @@ def _moved(formula: Formula) -> Iterator[torch.Tensor]:
     if any(bool((tensor == 0).any()) for tensor in formula.inputs if tensor.is_floating_point()):
         sizes += [noise.MoveSize(0.0, zeros=2 * formula.kind.tiny, unit=formula.kind.unit)] * MOVES
     for run, size in enumerate(sizes):
-        seed = formula.seed + 104729 * run
-        yield noise.moved(formula.kernel, formula.inputs, size, seed, apart=formula.apart)[0].double()
+        yield formula.kernel.moved(size, formula.seed + 104729 * run, apart=formula.apart)[0].double()
 
 
 def _towards(formula: Formula, side: torch.Tensor) -> Iterator[torch.Tensor]:
