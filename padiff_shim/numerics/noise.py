@@ -129,7 +129,7 @@ class RoundedSteps(StepsApart):
         if not _real(tensor):
             return tensor
         signs = self.signs(tensor)
-        moved = torch.addcmul(tensor, tensor, signs, value=max(self.size.step, self.size.sums))
+        moved = tensor * signs.mul(max(self.size.step, self.size.sums)).add_(1.0)
         if self.size.zeros:
             moved = torch.where(tensor == 0, self.size.zeros * signs, moved)
         return moved
