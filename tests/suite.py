@@ -140,12 +140,30 @@ def named(item):
 ROWS = int(os.environ.get("PADIFF_TESTS_ROWS", "0"))  # `make smoke-compat`, `make smoke-isa`
 
 
-def thin_out(config, items):
-    """Of a test's rows so many as ``PADIFF_TESTS_ROWS`` says, from all over its table; of one that is marked ``every_row`` all."""
+def spread(table, count):
+    """So many rows of a test's table, from all over it."""
+    return {table[place * len(table) // count] for place in range(count)}
+
+
+def tables_of(items):
+    """The rows of each test, by its name; a row of one that is marked ``every_row`` is a table."""
     tables = {}
     for item in items:
         tables.setdefault(item if item.get_closest_marker("every_row") else item.nodeid.partition("[")[0], []).append(item)
-    stay = {table[place * len(table) // ROWS] for table in tables.values() for place in range(ROWS)}
+    return tables.values()
+
+
+def mark_further_rows(items):
+    """Of a test that is marked ``rows(3)`` the rows behind three, from all over its table, are slow."""
+    for table in tables_of(items):
+        mark = table[0].get_closest_marker("rows")
+        for item in set(table) - spread(table, *mark.args) if mark else ():
+            item.add_marker("slow")
+
+
+def thin_out(config, items):
+    """Of a test's rows so many as ``PADIFF_TESTS_ROWS`` says; of one that is marked ``every_row`` all."""
+    stay = {item for table in tables_of(items) for item in spread(table, ROWS)}
     config.hook.pytest_deselected(items=[item for item in items if item not in stay])
     items[:] = [item for item in items if item in stay]
 
@@ -153,6 +171,7 @@ def thin_out(config, items):
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
     skip_what_lacks(items)
+    mark_further_rows(items)
     yield  # pytest leaves out what `-m` and `-k` say
     if ROWS:
         thin_out(config, items)

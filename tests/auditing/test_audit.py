@@ -48,6 +48,7 @@ def audited(tmp_path_factory):
     return folder, json.loads((folder / "audit.json").read_text())
 
 
+@pytest.mark.slow
 def test_a_device_that_paddle_refuses_is_told_with_its_words(tmp_path, capsys):
     assert main(["audit", "--ops", "relu", "--device", "tpu", "--folder", str(tmp_path), "--no-defects"]) == 2
     assert "nothing can be audited on the device 'tpu': ValueError: The device must be" in capsys.readouterr().err
@@ -211,6 +212,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 def test_programs_end_as_they_do_and_a_defect_is_seen_or_no_longer(monkeypatch):
     defect = defects()["softmax of masked entries is not zero"]
     ended = reproducing.ended

@@ -102,6 +102,7 @@ def test_each_part_is_led_to(opened):
         assert page.locator(link.get_attribute("href")).locator("h2").inner_text() == link.inner_text()
 
 
+@pytest.mark.slow
 def test_long_tables_are_folded_and_said_in_short(opened):
     """All defects' programs, a card each, were what a phone scrolled through."""
     defects = [DefectOutcome(f"defect {number}", "relu", "", number < 2, 1 if number else 0, 1, "") for number in range(40)]

@@ -177,6 +177,7 @@ def test_a_table_that_was_there_before_the_run(tmp_path, read, original, port):
     assert not answer.identical
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("original", [Blocks, Checkpointed])
 def test_a_recomputed_branch_has_each_origin_once(tmp_path, original):
     answer, behind = ask(tmp_path, "return recompute(self.block, self.down(paddle.tanh(self.up(x))))", original)

@@ -34,6 +34,7 @@ def largest_difference(array, other):
     return np.abs(array - other).max(initial=0.0) / max(np.abs(array).max(initial=0.0), np.finfo("float64").tiny)
 
 
+@pytest.mark.rows(50)
 @EVERY
 def test_paddles_line_has_the_bits_of_torchs(formulation):
     """Of every sample, with the gradients of all operands."""
@@ -46,6 +47,7 @@ def test_paddles_line_has_the_bits_of_torchs(formulation):
                 assert not ported.gradient_differs(original), (spelling, dtype)
 
 
+@pytest.mark.rows(50)
 @EVERY
 def test_spellings_are_one_computation(formulation):
     for place in range(len(formulation.samples)):
@@ -58,6 +60,7 @@ def test_spellings_are_one_computation(formulation):
             assert max(largest_difference(first.gradients[name], other.gradients[name]) for name in first.gradients) < CLOSE
 
 
+@pytest.mark.rows(50)
 @EVERY
 def test_bits_differ_as_declared(formulation):
     for dtype in DTYPES:

@@ -50,6 +50,7 @@ def holds(candidate, recorder):
     return len(made) == len(wanted) and all(same_bits(*pair) for pair in pairs)
 
 
+@pytest.mark.rows(45)
 @EVERY
 def test_each_spelling_is_found_with_its_operands(formulation):
     """Also in float16, in which no spelling ran when its pattern was made in float32 and bfloat16."""

@@ -24,6 +24,7 @@ NAMED = [
 SILENT = {"python numbers go through float32: local_response_norm"}
 
 
+@pytest.mark.rows(15)
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
 @pytest.mark.parametrize(("defect", "program"), sampled(NAMED, 2))
 def test_a_comparison_names_it(defect, program, request):
@@ -91,6 +92,7 @@ STRANGE = {  # call of an image, and the name of what a comparison finds in it
 }
 
 
+@pytest.mark.rows(1)
 @pytest.mark.skipif(not IS_3, reason="the table of known differences is that of Paddle 3.3")
 @pytest.mark.parametrize("number", [np.nan, *(pytest.param(number, marks=pytest.mark.slow) for number in (np.inf, -np.inf))])
 @pytest.mark.parametrize("kind", sampled(STRANGE, 2))

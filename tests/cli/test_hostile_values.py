@@ -134,6 +134,7 @@ def answer(words):
     return status, out.getvalue(), err.getvalue()
 
 
+@pytest.mark.rows(20)
 @pytest.mark.parametrize(("name", "parameter"), TAKEN)
 def test_a_sentence_and_no_traceback(name, parameter, folder, runs, monkeypatch):
     kind = parameter.type
@@ -178,6 +179,7 @@ def test_numbers_up_to_63_bits_are_seeds(folder):
     assert answer(["prove", *PROVEN, "--seed", str(2**63 - 1)])[0] == 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", thinned(dict.fromkeys(["doctor", "log", "diff"]), "log", "diff"))
 def test_a_closed_standard_output_is_no_traceback(name, runs, folder):
     fill(folder)

@@ -46,6 +46,7 @@ def both(arguments, folder, **variables):
     return plain
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     "how", [["world.py", "--x"], ["-m", "world"], ["-c", WORLD], ["-E", "world.py"], ["-I", "world.py"]], ids=str
 )
@@ -56,6 +57,7 @@ def test_a_process_that_never_imports_paddle(how, tmp_path):
     assert b"ZeroDivisionError" in err
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "theirs",
     ["import os\nos.environ['CHAINED'] = __name__ + __file__\n", "1 / 0\n", "import nothing_of_this_name\n"],
@@ -70,6 +72,7 @@ def test_the_users_own_sitecustomize_is_run(theirs, tmp_path):
     assert (b"Error in sitecustomize" in err) == (not theirs.startswith("import os")), err
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("text", [PADDLE, PADDLE + "import not_there\n", PADDLE + "sys.exit(3)\n"], ids=["works", "fails", "exits"])
 def test_a_process_that_is_no_rank_imports_paddle_as_ever(text, tmp_path):
     (tmp_path / "paddle.py").write_text(text)

@@ -73,6 +73,7 @@ def source(tmp_path, monkeypatch):
             del sys.modules[name]
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("word", ["net.py:Net", "net.py:Net?wide=6", "net:Net", "packed.models:Net", "packed:Net"])
 def test_torchs_source_is_proven_as_paddle(word, source, capsys):
     assert main(["prove", "--proxy", word, "--inputs", "2x4"]) == 0
@@ -103,6 +104,7 @@ def test_what_a_forward_lacks_is_listed_in_front_of_its_error(source, capsys):
     assert f"torch.addcmul (net.py:{line})" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_second_command_of_one_process_is_not_moved(source, capsys):
     for _ in range(2):
         assert main(["prove", "--proxy", "net.py:Net", "--inputs", "2x4"]) == 0

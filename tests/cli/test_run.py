@@ -59,6 +59,7 @@ def same_as_python(arguments, cwd, options=(), **keywords):
     return plain
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("path", ["train.py", "./train.py", "sub/../train.py", "link.py", "/absolute"])
 def test_the_world_of_a_script(path, tmp_path):
     (tmp_path / "train.py").write_text(WORLD)
@@ -71,6 +72,7 @@ def test_the_world_of_a_script(path, tmp_path):
     assert b"--compare" in out
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", [(), ("--compare", "--ops", "linear")])
 def test_the_world_of_a_module(options, tmp_path):
     package = tmp_path / "project" / "inner"
@@ -82,6 +84,7 @@ def test_the_world_of_a_module(options, tmp_path):
     assert same_as_python(["-m", "project.inner", "-x"], tmp_path, options)[0] == 0
 
 
+@pytest.mark.slow
 def test_the_world_of_a_folder_and_of_an_archive(tmp_path):
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__main__.py").write_text("import other, sys\nprint(__name__, __file__, sys.argv, sys.path[0])\n1 / 0\n")
@@ -91,6 +94,7 @@ def test_the_world_of_a_folder_and_of_an_archive(tmp_path):
     assert same_as_python(["app.pyz", "1"], tmp_path)[0] == 1
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_end_is_that_of_python(name, tmp_path):
     (tmp_path / "train.py").write_text(ERRORS[name], encoding="latin-1")
@@ -150,6 +154,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", ["spawn", "forkserver"])
 def test_processes_that_import_main_again(how, tmp_path):
     (tmp_path / "train.py").write_text(SPAWNING)
@@ -165,6 +170,7 @@ def test_forked_processes(tmp_path):
 # ------------------------------------------------------------------------------------------------ what is refused before it begins
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -40,6 +40,7 @@ def shim(*arguments, cwd, **variables):
     return ended(sys.executable, "-m", "padiff_shim", "run", *arguments, cwd=cwd, **variables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", thinned(ENDS, "raises"))
 def test_the_summary_comes_however_the_program_ends(end, tmp_path):
     last, status = ENDS[end]

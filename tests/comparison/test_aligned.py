@@ -161,6 +161,7 @@ def test_every_op_whose_results_are_free_in_part_is_tried():
     assert set(CALLS) == {name for name, op in ops().items() if op.aligned is not None}
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("side", ["paddle", "torch"])
 @pytest.mark.parametrize("op", CALLS)
 def test_a_fault_is_found_and_its_side_named(op, side):

@@ -45,6 +45,7 @@ def astray(native, expected):
     return [not near(result, other, "float32", roundings=4 * loose("float32")) for result, other in pairs]
 
 
+@pytest.mark.rows(50)
 @pytest.mark.parametrize(("op", "entry", "sample", "carry"), in_turn(CASES, ["native", "torch"]))
 def test_each_gradient_is_judged_as_the_one_of_its_operand(op, entry, sample, carry):
     try:

@@ -170,6 +170,7 @@ NEEDED = {
 }
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("seed", [0, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", tried(CALLS, NEEDED))
 def test_nobody_is_accused_without_a_name(name, seed):

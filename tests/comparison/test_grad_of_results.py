@@ -89,6 +89,7 @@ def judged(run):
     return {(call.op, call.tensor) for call in run.calls if call.tensor.startswith("grad") and call.verdict != "UNVERIFIED"}
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize(("name", "mode"), in_turn(PROGRAMS, MODES))
 def test_gradients_of_a_first_result_are_as_natively(name, mode):
     def step(around, before=True):

@@ -57,6 +57,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.rows(9)
 @pytest.mark.parametrize("carry", ["native", "torch"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_ones_are_cleared(name, carry):

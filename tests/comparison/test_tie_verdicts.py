@@ -155,6 +155,7 @@ def spoiled(name, sample, side, change, *, gradients, values=None):
     ]
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", TABLE)
 def test_a_changed_value_is_found_with_its_side(name, side):
@@ -163,6 +164,7 @@ def test_a_changed_value_is_found_with_its_side(name, side):
         assert accused(call, side), str(call)
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("side", SIDES)
 @pytest.mark.parametrize("name", TABLE)
 def test_a_changed_gradient_is_found_with_its_side(name, side):
@@ -183,6 +185,7 @@ def test_honest_kernels_at_ties_are_not_accused(name):
             assert call.verdict is not Verdict.ROUNDING or call.stats["max_abs"] < 1e-3, str(call)
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(("name", "side"), in_turn(MOVED, SIDES))
 def test_another_choice_at_ties_is_a_tie(name, side):
     seen = set()
@@ -210,6 +213,7 @@ def nothing(program, tensor, *rest):
     return torch.zeros_like(tensor)
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("change", [many_times, nothing])
 @pytest.mark.parametrize(
     ("name", "side"),
@@ -240,6 +244,7 @@ def test_both_operands_share_one_gradient(name, side):
         assert {call.verdict for call in calls} <= {*HARD, Verdict.EQUAL}
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize(
     ("name", "side"),
     in_turn([name for name in CHOSEN if isinstance(DOORS[name][0].ties, padiff_shim.numerics.ties.Kinks)], SIDES),

@@ -52,6 +52,7 @@ def records(program, wants=(True, True, True), **options):
     return [call.to_dict() for call in run.calls]
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("options", [{}, {"carry": "torch"}, {"screening": True}], ids=str)
 @pytest.mark.parametrize("wants", [(True, True, True), (False, True, True), (True, False, True), (True, True, False)], ids=str)
 @pytest.mark.parametrize("program", [once, twice])

@@ -157,6 +157,7 @@ OPTIMIZERS["RMSProp"] = functools.partial(paddle.optimizer.RMSProp, centered=Tru
 OPTIMIZERS["Momentum"] = functools.partial(paddle.optimizer.Momentum, use_nesterov=True, weight_decay=0.1)
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(("name", "dtype"), in_turn(OPTIMIZERS, ["float32", "float64"]))
 def test_updates_are_judged(name, dtype):
     run, weights = trained(OPTIMIZERS[name], compare, dtype=dtype)

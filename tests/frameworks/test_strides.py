@@ -47,6 +47,7 @@ def results(op, entry, layout, *, grad):
 PASSES = [pytest.param(False, id="forward"), pytest.param(True, id="backward")]
 
 
+@pytest.mark.rows(110)
 @pytest.mark.parametrize(("op", "entry", "grad"), in_turn(by_first_doors(DIRECT), PASSES))
 def test_results_and_gradients_lie_as_natively(op, entry, grad):
     """All that reads memory order follows from this, whether a mode is open or not."""

@@ -86,6 +86,7 @@ def outcome(mode, around):
     return values, {key: value for key, value in counts.items() if key in ("ops", "native", "verdicts")}
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("mode", [padiff_shim.reference, padiff_shim.compare])
 @pytest.mark.parametrize("around", AROUND)
 def test_paddle_code_does_not_depend_on_it(around, mode):

@@ -148,6 +148,7 @@ def test_while_a_comparison_is_opened_and_closed(tmp_path):
     interrupted(program, assert_undone)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", [{}, {"layers": "**"}, {"profile": True}], ids=["all", "in layers", "timed"])
 def test_in_a_forward_and_its_backward(options):
     net, x = model(), paddle.to_tensor(VALUES)

@@ -127,6 +127,7 @@ def assert_at_rest():
     assert x.grad.numpy().tolist() == paddle.exp(x).numpy().tolist()
 
 
+@pytest.mark.rows(24)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_object_arrives(mode, name, raised):
@@ -172,6 +173,7 @@ def meets(mode, leaf, depth, outlived):
             run.stop()
 
 
+@pytest.mark.rows(24)
 @pytest.mark.skipif(sys.version_info < (3, 10), reason="no signal can be made to wait by a function in C")
 @pytest.mark.parametrize("outlived", [False, True], ids=["in the mode", "behind it"])
 @pytest.mark.parametrize("depth", range(4))

@@ -67,6 +67,7 @@ def test_names_are_strings(ops):
 # ------------------------------------------------------------------------------------------------ frameworks
 
 
+@pytest.mark.rows(1)
 @pytest.mark.compat
 @pytest.mark.parametrize("missing", ["torch", "paddle"])
 def test_a_missing_framework_gives_the_install_line(missing):
@@ -97,6 +98,7 @@ def test_a_missing_framework_gives_the_install_line(missing):
     assert f"pip install {missing}" in lines[-1]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("use", ["padiff_shim.reference('torch')", "padiff_shim.prove"])
 def test_what_a_framework_lacks_itself_is_named(use):
     """Paddle without one of its own requirements is installed: the requirement is what is missing."""
@@ -126,6 +128,7 @@ def test_importing_the_package_imports_no_framework():
     assert lines == ["set()"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MODERN, reason="Paddle 3 has the torch proxy")
 @pytest.mark.parametrize(
     "early",

@@ -51,6 +51,7 @@ def native():
     return {name: outcome(program) for name, program in SURROUNDINGS.items()}
 
 
+@pytest.mark.rows(6)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "mode"), in_turn(SURROUNDINGS, MODES))
 def test_it_works_as_natively(name, mode, native, undone):

@@ -36,6 +36,7 @@ RESULTS = {
 }
 
 
+@pytest.mark.rows(40)
 @pytest.mark.parametrize("side", [Side.PADDLE, Side.TORCH])
 @pytest.mark.parametrize("fault", sorted(RESULTS))
 @pytest.mark.parametrize("name", sorted(FORMULAS))

@@ -48,6 +48,7 @@ def test_steps_made_again_give_the_formula_of_other_operands(name):
 OWN = {"batch_norm: gradient 0": 1.0}
 
 
+@pytest.mark.rows(12)
 @pytest.mark.parametrize("name", KERNELS)
 def test_errors_of_traced_steps_are_those_of_the_formula_itself(name):
     """As many terms in a sum, and moves of the same size."""

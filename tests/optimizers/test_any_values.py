@@ -32,6 +32,7 @@ def words_of(kind):
     return {"weight_decay": 0.03} if kind not in ("no momentum", "rprop") else {}
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=5)
 @given(

@@ -14,6 +14,7 @@ OPTIONS = {"Adam": ("beta1", 0.5), "AdamW": ("weight_decay", 0.4), "Momentum": (
 WHOSE = ("a group that has it", "a group that has not", "all groups")
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("whose", WHOSE)
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_an_option_of_groups_changes_between_two_steps(kind, whose):

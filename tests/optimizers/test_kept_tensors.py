@@ -139,6 +139,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__[1:])
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_a_change_is_noticed(kind, change):

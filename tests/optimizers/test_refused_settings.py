@@ -50,6 +50,7 @@ def alike(ours, native):
     return np.allclose(ours, native, rtol=1e-5, equal_nan=True)
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", [name for name in SETTINGS if hasattr(paddle.optimizer, name)])
 def test_settings_are_taken_as_natively(name, mode):

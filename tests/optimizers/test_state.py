@@ -55,6 +55,7 @@ def crossing(name, path, before, after, dtype):
     return resumed, ours, other, optimizer, run
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize(
     ("name", "dtype", "before", "after"),
     in_turn(

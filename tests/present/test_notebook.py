@@ -69,6 +69,7 @@ def printed(outputs):
     return "".join(output.text for output in outputs if output.output_type == "stream" and output.name == "stdout")
 
 
+@pytest.mark.slow
 def test_results_are_shown_as_small_tables_with_their_page(ran):
     shown = [output.data for cell in ran[0] for output in cell.outputs if output.output_type == "execute_result"]
     assert len(shown) == 10  # two proofs, mapping, run, comparison, drift, bits, report, gate, difference

@@ -128,6 +128,7 @@ def test_installed_package_imports_from_outside(installed, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_installed_package_imports_whole(installed, tmp_path):
     names = sorted(name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in modules())
     loop = f"import importlib, sys\nfor name in {names}:\n    importlib.import_module(name)\n"
@@ -189,12 +190,14 @@ def halves(*command, cwd, path):
     return [Path(line).parent for line in run(*command, cwd=cwd, path=path).splitlines()[-2:]]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("start", STARTS)
 def test_editable_install(editable, tmp_path, start):
     source, startup = editable
     assert halves(*STARTS[start], cwd=tmp_path, path=startup) == [source / "padiff_shim", source / "patches"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_checkout_wins_whole_over_an_editable_one(editable, tmp_path, start):
     """The finder that setuptools installs knows `padiff_shim.patches` of its own checkout by name."""

@@ -142,6 +142,7 @@ def test_angles_of_complex_numbers(turn):
     assert prove(*embedding(turn), times())
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("mistake", [{"base": 1000.0}, {"exchanged": True}, {"doubled": 2}], ids=["base", "exchanged", "doubled"])
 @pytest.mark.parametrize("turn", ANGLES.values(), ids=ANGLES)
 def test_a_mistake_in_angles_of_complex_numbers(turn, mistake):

@@ -497,6 +497,7 @@ def written(folder, name, framework, result, layer):
     return file
 
 
+@pytest.mark.rows(20)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", sampled(WRONG, 3))
 def test_what_is_written_for_one_mistake_mends_it(kind, tmp_path):
@@ -1106,6 +1107,7 @@ def _sections(text):
 ORDERS, IN_ORDER = dict(_sections(ORDERS)), dict(_sections(IN_ORDER))
 
 
+@pytest.mark.rows(8)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", sampled(ORDERS, 2))
 def test_what_is_written_for_another_order_mends_it(kind, tmp_path):

@@ -354,6 +354,7 @@ def test_a_right_port_is_proven_however_it_is_written(name, tmp_path):
     assert proof, str(proof)
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("name", thinned(WRONG, *ALWAYS))
 def test_a_mistake_is_one_finding(name, tmp_path):
     *exchanged, line, text = WRONG[name]

@@ -44,6 +44,7 @@ def test_what_is_written_for_a_wrong_argument_mends_it(name):
     assert answer.mended, answer
 
 
+@pytest.mark.rows(9)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.usefixtures("undone")
 @pytest.mark.parametrize("name", sampled(lines.LINES, 16))

@@ -383,6 +383,7 @@ def proven_tables(port, original, dtype, base, *, handed_over):
 RIGHT, ROUNDED = ProofVerdict.CODE_CORRECT, ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("handed_over", [False, True])
 @pytest.mark.parametrize("dtype", BFLOAT16)
 @pytest.mark.parametrize(

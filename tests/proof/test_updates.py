@@ -268,6 +268,7 @@ WRONG = {
 }
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
     mine, yours, cause, text = WRONG[name]

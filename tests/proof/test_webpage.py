@@ -161,6 +161,7 @@ def test_hostile_and_long_names_neither_run_nor_scroll(show, viewport):
     assert not report_page.scrolls_sideways(page)
 
 
+@pytest.mark.slow
 def test_markdown_stays_short_for_a_deep_model():
     layers = [LayerRow(f"layers.{n}", f"layers.{n}", 1, n != 700, float(n == 700), 1e-6) for n in range(1000)]
     text = Proof(ProofVerdict.CODE_DIFFERS, "far", layers=layers).markdown()

@@ -137,6 +137,7 @@ def test_settings_of_a_transformers_layer(words, text):
     assert text in only(prove(ours, theirs, numbers(5, 7, 8))).text
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("layers", [1, 2, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scale", [1.0, 1.5])
 def test_a_port_that_transposes_by_hand_is_not_accused_of_it(layers, scale):
@@ -477,6 +478,7 @@ def test_a_dropout_that_does_not_know_of_evaluation():
 Q = np.array([0.29, 0.5, 0.7], "float32")  # 100 times the first is 29 in float32, and less in float64; so is 10 times the last
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("outputs", ["floats", "whole numbers"])
 @pytest.mark.parametrize(
     ("right", "wrong", "original"),
@@ -585,6 +587,7 @@ def test_an_original_that_does_not_run_in_evaluation():
     assert any("no targets" in note for note in proof.notes)
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("low", [-1e9, -1e30])
 @pytest.mark.parametrize("filled", ["original", "port"])
 @pytest.mark.parametrize("seen", [False, True])

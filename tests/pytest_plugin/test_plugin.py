@@ -151,6 +151,7 @@ def test_reference_markers_and_the_fixture(run):
     done.stdout.fnmatch_lines(["*::test_native: on Paddle's kernel: nms 1"])
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     ("options", "message"),
     [

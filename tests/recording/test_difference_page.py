@@ -94,6 +94,7 @@ def test_it_follows_the_colours_of_the_system(opened, difference):
     assert paper("dark") < 180
 
 
+@pytest.mark.slow
 def test_runs_that_are_the_same_and_what_is_hostile(opened, tmp_path):
     for name in ("one", "other"):
         paddle_run(tmp_path / name, seeded())

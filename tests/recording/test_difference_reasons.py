@@ -234,6 +234,7 @@ def test_a_number_of_the_optimizer(tmp_path, kind, wrong, reason):
     assert [known.numbers[side] for side in "ab"] == pytest.approx([right, number], **tolerance)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize(("wrong", "reason", "right", "values"), in_turn([
     ({"learning_rate": 9e-3}, "learning rate", 1e-2), ({"weight_decay": 0.0}, "weight decay", 0.1), ({"beta1": 0.8}, "beta", 0.9),
     ({"beta2": 0.99}, "beta", 0.999), ({"epsilon": 1e-6}, "epsilon", 1e-8), ({"clip": 0.4}, "clipping", 0.5),

@@ -172,6 +172,7 @@ PaddleLaid, TorchLaid = laid_in(paddle.nn.Layer), laid_in(torch.nn.Module)
 
 
 # The port's layer and how its parts lie, and how they lie in the original.
+@pytest.mark.rows(6)
 @pytest.mark.parametrize(("whole", "parts", "layout", "original"), [
     ("qkv", "qkv", "behind", None), ("qkv", "qkv", "heads", None), ("qkv", "qkv", "reversed", None),
     ("qkv", "qkv", "heads", "behind"), ("gate_up", ("gate", "up"), "heads", None), ("gate_up", ("gate", "up"), "reversed", None),
@@ -330,6 +331,7 @@ def test_right_is_the_same_without_a_rule(runs, right):
 
 
 # Those of one process, the others' reasons among them, are in test_difference_reasons.py.
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("fault", thinned(FAULTS, "reduce", "norm", "most", "gelu", "double"))
 def test_each_mistake_is_first(runs, fault):
     difference = diff(runs / fault, runs / ("tied" if fault == "untied" else "torch"), shards="auto", rtol=RTOL)

@@ -419,6 +419,7 @@ def by_hand(model, x, where):
     return model.ends(paddle.matmul(paddle.tanh(paddle.matmul(x, model.up.weight)), model.down.weight), x)
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("options", [{}, {"values": "fingerprint"}])
 @pytest.mark.parametrize("where", ["model", "program", "nowhere"])
 @pytest.mark.parametrize("fault", ["", "partial sums", "bias"])

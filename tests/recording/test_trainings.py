@@ -141,6 +141,7 @@ def test_a_right_training_is_equal_or_rounding_explains_all(name, tmp_path):
         assert "until" not in difference.reason.numbers, difference.answer
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("name", thinned(WRONG, *OF_EACH_KIND.values()))
 def test_a_mistake_is_named_with_step_place_and_reason(name, tmp_path):
     *pair, kind, step, place, numbers = WRONG[name]

@@ -67,6 +67,7 @@ def test_markup_is_text_alone():
     assert "<<" not in markup("<" * 40)
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 def test_the_comparisons_page_breaks_as_the_others_do(show):
     page = show(run_of(3))

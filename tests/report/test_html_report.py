@@ -217,6 +217,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(json_values)
 def test_anything_becomes_strict_json(value):
     once = plain(value)

@@ -137,6 +137,7 @@ def test_chart_point_is_hovered_clicked_and_enlarged(show):
     assert page.get_by_role("button", name="Whole run").is_hidden()
 
 
+@pytest.mark.slow
 def test_layer_tree(show):
     rng = random.Random(7)
     layers = [f"encoder.layers.{i}.linear1" for i in range(3)]

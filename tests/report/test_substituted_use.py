@@ -68,6 +68,7 @@ def test_on_a_phone_figures_are_whole(opened):
     assert max(heights) < 1.5 * min(heights)
 
 
+@pytest.mark.slow
 def test_bars_show_the_shares(opened):
     page = opened(account_data())
     widths = page.locator("svg.bar.wide rect").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")

@@ -124,6 +124,7 @@ PRINTED = {
 }
 
 
+@pytest.mark.rows(20)
 @pytest.mark.parametrize(("width", "colour"), [(80, False), (100, True), (160, False)])
 @pytest.mark.parametrize("names", NAMES)
 @pytest.mark.parametrize("what", PRINTED)

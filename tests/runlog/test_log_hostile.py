@@ -75,6 +75,7 @@ def test_long_names_are_cut_and_their_length_said(tmp_path):
     assert run.calls[0].op == long, "the data itself is whole"
 
 
+@pytest.mark.slow
 def test_very_many_names_are_counted_together(tmp_path):
     from padiff_shim.report.compare_page import pack
 
@@ -130,6 +131,7 @@ def use(folder):
 FUZZ = settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @FUZZ
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=1, max_size=3))
@@ -143,6 +145,7 @@ def test_any_value_in_any_field(tmp_path, changes):
     use(put(tmp_path, *(json.dumps(entry).encode() + b"\n" for entry in records)))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @FUZZ
 @given(st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=4), st.integers(0, 4)), min_size=1, max_size=5))

@@ -73,6 +73,7 @@ CALLS = [  # natively an op without a kernel for this device says nothing of fla
 FAMILIES = of_families(CALLS)
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ops_of_a_family(family):
     calls = [call for op, entry in FAMILIES[family] for call in variants(op, entry, 2)]
@@ -159,6 +160,7 @@ def assert_as_natively(call):
             assert outcome(call) == native, name
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name):
     for grad in (True, False):

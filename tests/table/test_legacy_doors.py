@@ -47,6 +47,7 @@ def walks(op, entry, sample):
 TRIED = [pytest.param(op, entry, id=entry.target.removeprefix(LEGACY)) for op, entry in DOORS if op.samples]
 
 
+@pytest.mark.rows(23)
 @pytest.mark.parametrize(("op", "entry"), sampled(TRIED, 3))
 def test_compared_as_well(op, entry):
     """Both modes take the same doors; ``test_op_table`` runs all samples of each in reference mode."""

@@ -35,6 +35,7 @@ def overlapping(tensor):
     return any(stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape))
 
 
+@pytest.mark.rows(26)
 @pytest.mark.parametrize(("op", "entry", "sample"), CASES)
 def test_values_and_strides(op, entry, sample):
     for layout in LAYOUTS if IS_3 else LAYOUTS[:1]:  # 2.6 reads strided indices as if they were not
@@ -55,6 +56,7 @@ def test_values_and_strides(op, entry, sample):
         assert not operands & {value.data_ptr() for value in ours}  # Paddle copies
 
 
+@pytest.mark.rows(26)
 @pytest.mark.parametrize(("op", "entry", "sample"), CASES)
 def test_gradients_and_strides(op, entry, sample):
     for layout in LAYOUTS:

@@ -201,6 +201,7 @@ def apart(name, table):
     return (grad, our_grad) if none and (our_grad is None) != (grad is None) else None
 
 
+@pytest.mark.rows(40)
 @pytest.mark.parametrize("name", PAIRS)
 def test_where_both_frameworks_agree_so_do_we(name):
     differences = {table: apart(name, rows) for table, rows in TABLES.items()}

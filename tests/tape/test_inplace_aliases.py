@@ -123,6 +123,7 @@ def close(ours, native):
     return ours[0] == native[0] and all(same) and all(np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in arrays)
 
 
+@pytest.mark.rows(9)
 @pytest.mark.parametrize(("op", "entry"), sampled(by_first_doors(SWEEP), 4))
 def test_every_in_place_entry_with_operands_that_share_memory(op, entry):
     # gammaincc does not broadcast: beside one element Paddle reads beyond its memory.

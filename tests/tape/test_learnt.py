@@ -16,6 +16,7 @@ from padiff_shim.substitution import execute
 from padiff_shim.tape import calls
 
 
+@pytest.mark.rows(30)
 @pytest.mark.parametrize(("op", "entry"), sampled(FIRST, 3))
 def test_a_backward_reads_the_same_of_all_operands_of_a_kind(op, entry, monkeypatch):
     results, others = {}, []

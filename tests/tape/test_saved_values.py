@@ -73,6 +73,7 @@ def outcome(op, entry, sample, which, mode):
     return [None if leaf is None or leaf.grad is None else leaf.grad.numpy() for leaf in call.tensors]
 
 
+@pytest.mark.rows(40)
 @pytest.mark.parametrize(("op", "entry"), sampled(by_first_doors(CASES), 2))
 def test_changed_in_place_between_forward_and_backward(op, entry):
     for number, sample in enumerate(op.samples):

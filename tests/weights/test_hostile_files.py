@@ -140,6 +140,7 @@ def test_damaged_files(protocol, tmp_path):
     assert max(lengths) < 1500 + len(str(path))
 
 
+@pytest.mark.slow
 def test_very_many_entries(tmp_path):
     path = tmp_path / "many.pdparams"
     path.write_bytes(pickle.dumps({f"w{number}": np.zeros(1, "f4") for number in range(20_000)}, protocol=4))

@@ -207,6 +207,7 @@ def renamed(layer, number):
     return layers
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("name", [name for name in PAIRS if name != "minilm"])
 def test_names_that_say_nothing(name):
     pair = pairs.build(name, "float32")
@@ -240,6 +241,7 @@ def nested(layers, rng, table, prefix=""):
     return layer
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", ["resnet", "unet", "gpt", "bert", "gan"])
 def test_any_nesting_in_the_same_order(name, seed):
