@@ -193,7 +193,18 @@ def _expression(code: CodeType, at: int, number: int) -> ast.expr | None:
 def _calls_in(tree: ast.AST) -> dict[tuple[Any, ...], ast.expr]:
     """The calls and their like of a file, by where they lie."""
     nodes: list[Any] = [node for node in _nodes(tree) if isinstance(node, (ast.Call, ast.BinOp, ast.Subscript, ast.AugAssign))]
-    return {(node.lineno, node.col_offset, node.end_lineno, node.end_col_offset): node for node in nodes}
+    return {place: node for node in nodes for place in running_at(node)}
+
+
+def running_at(node: Any) -> list[tuple[Any, ...]]:
+    """Where an expression lies, and where Python says that a method's call lies whose object ends in a later line than it begins:
+    from the method's name on."""
+    end = node.end_lineno, node.end_col_offset
+    places = [(node.lineno, node.col_offset, *end)]
+    method: Any = getattr(node, "func", None)
+    if isinstance(method, ast.Attribute) and method.end_lineno != node.lineno:
+        places.append((method.end_lineno, (method.end_col_offset or 0) - len(method.attr.encode()), *end))
+    return places
 
 
 @functools.lru_cache(maxsize=64)

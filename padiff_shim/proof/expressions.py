@@ -90,10 +90,12 @@ def both(first: Rewrite | None, second: Rewrite | None) -> Rewrite | None:
     edits = set(first.edits | second.edits)
     for inner, outer in itertools.permutations(first.edits | second.edits, 2):
         if outer[:2] <= inner[:2] < inner[2:4] <= outer[2:4] and inner in edits:
-            edits -= {inner, outer}
-            edits |= {made for made in [_within(first.file, outer, inner)] if made is not None}
+            made = _within(first.file, outer, inner)
+            if made is None:
+                return None
+            edits = edits - {inner, outer} | {made}
     united = Rewrite(first.file, frozenset(edits))
-    return None if not edits or united.patch() is None else united
+    return None if united.patch() is None else united
 
 
 def _within(file: str, outer: Edit, inner: Edit) -> Edit | None:

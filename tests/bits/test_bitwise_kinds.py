@@ -665,8 +665,14 @@ def test_a_line_that_the_original_writes_in_two_ways(tmp_path):
     assert answer.notes
 
 
-def test_one_product_in_layers_of_two_widths_is_one_change(tmp_path):
-    (answer,) = ask(tmp_path, IN_TWO_LAYERS, TwoWidths, TWO_WIDTHS, times=1)
+TAKEN_BY_NUMBER = """q, kv = self.q(x), self.kv(x).reshape([x.shape[0], -1, 2, x.shape[2]]).transpose([2, 0, 1, 3])
+        k, v = kv[0], kv[1]"""
+
+
+@pytest.mark.parametrize("taken", ["q, (k, v) = self.q(x), self.kv(x).chunk(2, -1)", TAKEN_BY_NUMBER])
+def test_one_product_in_layers_of_two_widths_is_one_change(tmp_path, taken):
+    port = TWO_WIDTHS.replace("q, (k, v) = self.q(x), self.kv(x).chunk(2, -1)", taken)
+    (answer,) = ask(tmp_path, IN_TWO_LAYERS, TwoWidths, port, times=1)
     (origin,) = (origin for origin in answer.origins if origin.cause == GROUPING)
     assert origin.paddle.line == 13
     assert origin.patch is not None, str(answer)

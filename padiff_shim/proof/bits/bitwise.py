@@ -194,7 +194,9 @@ def _patches(search: OriginSearch) -> list[Patch | None]:
     rewrites: list[Rewrite | None] = []
     for origin in search.origins:
         change = origin.change
-        alike = (change.spelling, search.places[min(change.calls)].extent) if isinstance(change, Change) else id(change)
+        alike: Any = id(change)
+        if isinstance(change, Change):
+            alike = change.spelling, search.places[min(change.written_at(search.calls))].extent
         if change is not None and alike not in lines:  # origins of one line that are mended by one change have one patch
             lines[alike] = search.lines(change, taken)
         rewrites.append(None if change is None else lines[alike])

@@ -86,13 +86,20 @@ class Change(AnyChange):
         """The numbers of all calls that it takes the place of."""
         return {call for candidate in self.candidates for call in candidate.calls}
 
+    def written_at(self, calls: Sequence[OpCall]) -> list[int]:
+        """The numbers of the calls in whose place its results are written, the first time; of those that take a value apart by
+        whole numbers: that of the value's own, whose place a list takes."""
+        makers = makers_of(calls)
+        numbers = [makers[value.number] for value in self.candidates[0].results]
+        whole = _taken_by_number(calls, numbers)
+        return numbers if whole is None else [makers[whole.number]]
+
     def patch(
         self, calls: Sequence[OpCall], places: Sequence[CallPlace], *, again: bool = False, taken: set[str] | None = None
     ) -> Rewrite | None:
         """None also where each of several calls makes several results."""
-        candidate, makers, taken = self.candidates[0], makers_of(calls), set() if taken is None else taken
+        candidate, numbers, taken = self.candidates[0], self.written_at(calls), set() if taken is None else taken
         spans = [(place.span, call.outputs) for call, place in zip(calls, places) if place.span is not None]
-        numbers = [makers[value.number] for value in candidate.results]
         first, *others = sorted(set(numbers))
         span, text = places[first].span, self.spelling
         every = calls[first].outputs
@@ -116,8 +123,17 @@ class Change(AnyChange):
         return [_swap(candidate, self.spelling, calls) for candidate in self.candidates]
 
 
+def _taken_by_number(calls: Sequence[OpCall], numbers: Sequence[int]) -> ValueId | None:
+    """The value whose first axis some calls take apart, in order, by whole numbers; None of others."""
+    keys = [calls[number].attributes.get("1") for number in numbers if calls[number].op == "getitem"]
+    values = {calls[number].inputs[0][1] for number in numbers if keys == [(place,) for place in range(len(numbers))]}
+    return values.pop() if len(values) == 1 < len(numbers) else None
+
+
 def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
     made = {number: calls[number].outputs for number in candidate.calls if set(calls[number].outputs) & set(candidate.results)}
+    whole = _taken_by_number(calls, sorted(made))  # made where the list will stand
+    made |= {number: calls[number].outputs for number in candidate.calls if whole in calls[number].outputs}
     places = {value: place for place, value in enumerate(candidate.results)}
     results = {number: [places.get(value) for value in values] for number, values in made.items()}
     return Swap(spelling, candidate.operands, results, {number for number in results if calls[number].listed})

@@ -22,12 +22,11 @@ from ...weights.tree import TRANSPOSED
 from .. import agreement
 from ..programs import RunOutcome
 from .calls import CallRecorder, OpCall, ValueId
-from .changes import Change
+from .changes import MOVES, Change
 from .following import CallPlace, LinkedCapture, NumberedCapture, call_number
 from .origins import OriginGroup, labels_read
 from .patterns import Candidate
 
-_SPLITTING = frozenset({"split", "chunk", "split_with_num"})
 _PRODUCTS = {"linear": ("F.linear", "weight"), "matmul": ("paddle.matmul", "y")}  # how they are called, with which weight
 _MOST_JOINED = 3  # products in one, of which every order is tried
 
@@ -124,7 +123,7 @@ def fused_products(
     products: dict[Any, FusedProduct] = {}
     read_by = [{by_value[value.number] for _, value in call.inputs if value.number in by_value} for call in recorder.calls]
     held = {name: blocks for name, pairs in rows.items() if (blocks := FusedRows.of([pair for pair, _, _ in pairs])) is not None}
-    separate = (candidate for number in range(len(read_by)) for candidate in _separate(recorder.calls, number, by_value, held))
+    separate = (candidate for number in range(len(read_by)) for candidate in _separate(recorder, number, by_value, held))
     joined = joined_products(recorder.calls, [number for number, names in enumerate(read_by) if parts & names])
     for candidate in itertools.chain(separate, joined):
         site, numbers = places[candidate.calls[0]].site, {number for number in candidate.calls if read_by[number]}
@@ -144,9 +143,10 @@ def fused_products(
 
 
 def _separate(
-    calls: Sequence[OpCall], number: int, by_value: Mapping[int, str], held: Mapping[str, FusedRows]
+    recorder: CallRecorder, number: int, by_value: Mapping[int, str], held: Mapping[str, FusedRows]
 ) -> Iterator[Candidate]:
-    """A product for each weight in the place of one with all, and of a split behind it, and of the product alone."""
+    """A product for each weight in the place of what takes one with all apart, and of the product alone."""
+    calls = recorder.calls
     read = dict(calls[number].inputs)
     blocks = held.get(by_value.get(read["weight"].number, "")) if calls[number].op == "linear" and "weight" in read else None
     if blocks is None:
@@ -154,12 +154,56 @@ def _separate(
     bias = "bias" in read and read["bias"].number in by_value
     operands: dict[str, ValueId | float] = {"x": read["x"], "w": read["weight"], **({"b": read["bias"]} if bias else {})}
     (whole,) = calls[number].outputs
-    readers = [other for other, call in enumerate(calls) if any(value == whole for _, value in call.inputs)]
-    parts = calls[readers[0]].outputs if len(readers) == 1 and calls[readers[0]].op in _SPLITTING else ()
-    if blocks.groups == 1 and len(parts) == len(blocks.sizes):
-        formulation = _formulation(f"[{', '.join(blocks.products(bias=bias))}]", operands)
-        yield Candidate(formulation, 0, (number, readers[0]), operands, (), parts)
+    parts, moving = _parts(recorder, whole, blocks)
+    sides = [recorder.memory(part) for part in parts]
+    rows = list(recorder.memory(read["x"]).shape[:-1])
+    if all(_in_memory(side)[: len(rows)] == rows for side in sides):
+        for place in range(max((side.ndim - len(rows) for side in sides), default=0)):
+            texts = [_arranged(text, side, len(rows), place) for text, side in zip(blocks.products(bias=bias), sides)]
+            yield Candidate(_formulation(f"[{', '.join(texts)}]", operands), 0, (number, *moving), operands, (), parts)
     yield Candidate(_formulation(blocks.joined(bias=bias), operands), 0, (number,), operands, (), (whole,))
+
+
+def _parts(recorder: CallRecorder, whole: ValueId, blocks: FusedRows) -> tuple[tuple[ValueId, ...], list[int]]:
+    """The values that take a product apart into those with each weight, and the calls that make them; none of one that is read
+    otherwise."""
+    starts = [sum(blocks.sizes[:place]) for place in range(len(blocks.sizes))]
+    parts, moving, waiting = dict[int, ValueId](), list[int](), [whole]
+    begin, count = recorder.memory(whole).data_ptr(), recorder.memory(whole).size
+    while waiting:
+        value = waiting.pop()
+        for number, call in enumerate(recorder.calls):
+            if all(value != held for _, held in call.inputs):
+                continue
+            moving.append(number)
+            for made in call.outputs:
+                side = recorder.memory(made)
+                at = (side.data_ptr() - begin) // side.element_size()
+                of_part = at in starts and side.size * sum(blocks.sizes) == count * blocks.sizes[starts.index(at)]
+                if call.op not in MOVES or (not of_part and (side.size, at) != (count, 0)) or (of_part and at in parts):
+                    return (), []
+                parts.update({at: made} if of_part else {})
+                waiting += [] if of_part else [made]
+    return tuple(parts[at] for at in starts if len(parts) == len(starts)), sorted(moving)
+
+
+def _order(side: Any) -> list[int]:
+    """The axes of a tensor as they lie in memory."""
+    return sorted(range(side.ndim), key=lambda axis: -side.strides[axis])
+
+
+def _in_memory(side: Any) -> list[int]:
+    """How long they are."""
+    return [side.shape[axis] for axis in _order(side)]
+
+
+def _arranged(text: str, side: Any, rows: int, place: int) -> str:
+    """A product in the arrangement of a part. ``place``: of the axis whose length follows from those of the others."""
+    order, lengths = _order(side), _in_memory(side)[rows:]
+    lengths[min(place, len(lengths) - 1)] = -1
+    laid = f"paddle.unflatten({text}, -1, {lengths})" if len(lengths) > 1 else text
+    moved = [order.index(axis) for axis in range(side.ndim)]
+    return laid if moved == sorted(moved) else f"{laid}.transpose({moved})"
 
 
 def _formulation(text: str, operands: Mapping[str, Any]) -> Formulation:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import paddle
 
 from ...dispatch.call_site import is_library
-from ..arguments import nodes_of, shown
+from ..arguments import nodes_of, running_at, shown
 from ..expressions import Edit, Rewrite, attribute_text, extent, parents_of
 from .calls import ValueId
 
@@ -509,7 +509,7 @@ _CLOSED = (ast.Call, ast.Name, ast.Attribute, ast.Subscript, ast.Constant)
 def _at(nodes: Iterable[ast.AST], span: Span) -> ast.expr | None:
     """The expression among some nodes that lies there."""
     place = (span.line, span.column, span.end_line, span.end_column)
-    return next((node for node in nodes if isinstance(node, ast.expr) and extent(node) == place), None)
+    return next((node for node in nodes if isinstance(node, ast.expr) and place in running_at(node)), None)
 
 
 def _is_plain(text: str) -> bool:
