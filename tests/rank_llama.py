@@ -34,7 +34,13 @@ FAULTS = {
     "axis": ("op", "layers.0.attn", "axis", {"a": -2, "b": -1}),
     "reduce": ("layer", "layers.0.attn.o_proj", "partial sums", {}),
     "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
-    "norm": ("note", "gradient norm", "norm", {}),
+    "norm": ("note", "gradient norm", "norm", {"twice": False}),
+    "norm of all": ("note", "gradient norm", "norm", {"twice": True}),
+    "heads": (
+        "op", "layers.0.attn.o_proj", "arrangement",
+        {"write": ".reshape([2, 2, 6, 4]).transpose([0, 2, 1, 3]).reshape([2, 6, 8])"},
+    ),
+    "fewer": ("note", "loss", "scale", {"a": 11, "b": 12}),
     "most": ("clipped gradient", "embed.weight", "clipping", {"a": 1.1 * MOST, "b": MOST}),
     "rate": ("parameter", "embed.weight", "learning rate", {"a": 0.9 * RATE, "b": RATE}),
     "decay": ("parameter", "embed.weight", "weight decay", {"a": 0.0, "b": DECAY}),
@@ -50,7 +56,7 @@ FAULTS = {
     "gate": ("op", "layers.0.mlp", "order of operands", {"a": [f"layers.0.mlp.{name}_proj" for name in ("up", "gate")]}),
     "labels": ("note", "loss", "labels", {}),
     "untied": ("gradient", "embed.weight", "tied weight", {"side": "a", "own": "head.weight"}),
-}
+}  # fmt: skip
 RIGHT = ("right", "recompute", "halves")  # in one batch, its blocks computed once more, in two micro-batches
 
 
@@ -122,6 +128,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             self.o_proj = Row(WHOLE[f"{name}.o_proj.weight"], sums=fault != "reduce")
             self.factor = SIZE**-0.5 if fault != "scale" else 1 / SIZE
             self.axis, self.exchanged = -2 if fault == "axis" else -1, fault == "value"
+            self.order = [0, 1, 2, 3, 4] if fault == "heads" else [0, 3, 1, 2, 4]
 
         def forward(self, x):
             batch, length, _ = x.shape
@@ -131,7 +138,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             scores = paddle.matmul(q, k, transpose_y=True) * self.factor
             hidden = paddle.triu(paddle.full([length, length], -1e9), 1)
             mixed = paddle.matmul(F.softmax(scores + hidden, self.axis), v)
-            return self.o_proj(mixed.transpose([0, 3, 1, 2, 4]).reshape([batch, length, -1]))
+            return self.o_proj(mixed.transpose(self.order).reshape([batch, length, -1]))
 
     class Mlp(nn.Layer):
         def __init__(self, name, fault):
@@ -175,7 +182,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
                 x = recompute(block, x) if self.again else block(x)
             return self.head(self.norm(x))
 
-    def loss_of(logits, labels):
+    def loss_of(logits, labels, count=None):
         """Cross entropy over a vocabulary of which each rank has a part."""
         size = logits.shape[-1]
         largest = logits.detach().max(-1, keepdim=True)
@@ -185,7 +192,8 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
         local = labels - rank * size
         inside = (local >= 0) & (local < size)
         chosen = (logits * F.one_hot(local.clip(0, size - 1), size)).sum(-1) * inside.astype("float32")
-        return (paddle.log(total) - Reduce.apply(chosen, everybody)).mean()
+        losses = paddle.log(total) - Reduce.apply(chosen, everybody)
+        return losses.mean() if count is None else losses.sum() / count
 
     class Clip(nn.ClipGradByGlobalNorm):
         """By the norm over all ranks, as fleet's HybridParallelClipGrad."""
@@ -198,8 +206,8 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             for parameter, gradient in params_grads:
                 split = getattr(parameter, "is_distributed", False)
                 squares[split] = squares[split] + (gradient * gradient).sum()
-            if self.fault != "norm":
-                dist.all_reduce(squares[True])
+            for values in squares[self.fault != "norm of all" :] if self.fault != "norm" else ():
+                dist.all_reduce(values)
             norm = paddle.sqrt(squares[0] + squares[1])
             factor = self.clip_norm / paddle.maximum(norm, paddle.to_tensor(self.clip_norm))
             return [(parameter, gradient * factor) for parameter, gradient in params_grads]
@@ -214,7 +222,8 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             for batch in map(paddle.to_tensor, np.roll(IDS, fault == "data" and rank, 1)):
                 parts = batch.chunk(2) if fault == "halves" else [batch]
                 for part in parts:
-                    loss = loss_of(model(part[:, :-1]), part[:, :-1] if fault == "labels" else part[:, 1:])
+                    labels = part[:, :-1] if fault == "labels" else part[:, 1:]
+                    loss = loss_of(model(part[:, :-1]), labels, *([BATCH * LENGTH - 1] if fault == "fewer" else []))
                     recording.note("loss", loss)
                     (loss * (2 if fault == "twice" else 1 / len(parts))).backward()
                 for _ in range(2 if fault == "again" else 1):

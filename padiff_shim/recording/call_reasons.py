@@ -33,6 +33,7 @@ _HIDDEN = -1e4  # scores below it are masked
 _GATES = 4  # results before a call, two of which it may activate and multiply
 _MOST = 4096  # slices whose order is looked for
 _NOTHING_WANTED = {"false", "none", "nchw", "ncl", "ncdhw", "explicit"}  # arguments that say nothing
+_PRODUCTS = frozenset({"matmul", "linear", "mm", "bmm", "addmm"})  # spellings of one call
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -66,7 +67,8 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
         for rule in (_of_axis, _of_factor, _of_mask, _of_order, _of_rows):
             if (reason := rule(first.reshape(second.shape), second)) is not None:
                 return reason
-    if others is None and a.kind == "op" and not {*a.names} & {*b.names}:
+    products = _PRODUCTS.intersection(a.names) and _PRODUCTS.intersection(b.names)
+    if others is None and a.kind == "op" and not {*a.names} & {*b.names} and not products:
         return _other_calls(_api(a), _api(b))
     return others or arguments
 
@@ -375,7 +377,10 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         wholes = [None if whole is None else whole.values() for whole in (makers[0].a, makers[1].b)]
         same = makers[0] is makers[1] or (wholes[0] is not None and wholes[1] is not None and alike(wholes[0], wholes[1]))
         if same and a.values.size != b.values.size:
-            continue  # of which a rank has a part, and in which way that is another one is not known
+            b = _as_on_first_rank(b, a.values)
+            a = _as_on_first_rank(a, b.values)
+            if a.values.shape != b.values.shape or alike(a.values, b.values):
+                continue
         if any(row.apart is not None and not row.apart.relative <= _CLOSE for row in makers):
             continue
         if makers[0] is not makers[1] and a.source.layer != b.source.layer:
@@ -395,6 +400,15 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         )
         return DifferenceReason(ARRANGED, text, numbers, brief)
     return None
+
+
+def _as_on_first_rank(way: Arranged, part: Array) -> Arranged:
+    """What the first of several ranks has of it, where these hold equal slices, of one of the shape of ``part``."""
+    shapes = zip(way.values.shape, part.shape)
+    split = [axis for axis, (whole, own) in enumerate(shapes) if whole != own] if way.values.ndim == part.ndim else []
+    if len(split) != 1 or way.values.shape[split[0]] < part.shape[split[0]]:
+        return way
+    return way._replace(values=way.values.take(range(part.shape[split[0]]), split[0]))
 
 
 def _maker(rows: Sequence[TensorRow], side: str, source: Tensor) -> TensorRow:

@@ -72,9 +72,11 @@ def arrangements(source: Tensor, values: Array, shape: tuple[int, ...]) -> Itera
                 taken = reshaped if axis < 0 else reshaped.take(part, axis)
                 place = () if axis < 0 else (axis, part)
                 yield Arranged(source, () if whole == source.shape else whole, place, axes, (), taken.transpose(order))
-    if cuts == 1 and len(source.shape) <= _AXES:
-        for order in list(itertools.permutations(range(len(source.shape))))[1:]:
-            yield Arranged(source, (), (), order, shape, values.transpose(order).reshape(shape))
+    whole = source.shape if len(source.shape) <= _AXES else tuple(length for length in source.shape if length > 1)
+    if cuts == 1 and len(whole) <= _AXES:
+        for order in list(itertools.permutations(range(len(whole))))[1:]:
+            taken = values.reshape(whole).transpose(order).reshape(shape)
+            yield Arranged(source, () if whole == source.shape else whole, (), order, shape, taken)
 
 
 def arrangement_of(operand: RecordedOperand, results: Sequence[Tensor]) -> Arranged | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,8 +20,8 @@ from .shards import JoinedTensor, RankTensor
 from .tensors import Array, Tensor, is_weight, linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
-PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA = (
-    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part", "data"
+PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA, WEIGHTS = (
+    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part", "data", "weights"
 )  # fmt: skip
 RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has them, too; and what shows it or is to be done
     PARTIAL_SUMS: (marked("a sum over ranks is missing"), marked("the ranks' results add up to the whole one: all_reduce them")),
@@ -38,6 +39,7 @@ RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has th
     EXCHANGED: (marked("slices in another order"), marked("one process has these values as {name}")),
     DATA: (marked("another result of the ranks"), marked("rank {ranks} reads other data, with slices of the same layers")),
     PART: (marked("another result of the ranks"), marked("rank {ranks} alone differs")),
+    WEIGHTS: (marked("another result of the ranks"), marked("rank {ranks} begins with another {name}")),
 }
 Grid = list[list[Array]]  # a row for each share of the data, with the parts of the ranks that read it
 Parts = tuple[Grid, list[Array], float]  # what each share should give, and the size by which equality is measured
@@ -46,7 +48,7 @@ Parts = tuple[Grid, list[Array], float]  # what each share should give, and the 
 def _because(kind: str, **numbers: Any) -> DifferenceReason:
     cause, detail = (tr(words, **numbers) for words in RANK_CAUSES[kind])
     return DifferenceReason(
-        kind, tr("{cause}: {detail}", cause=cause, detail=detail), numbers, detail if kind in (PART, DATA) else cause
+        kind, tr("{cause}: {detail}", cause=cause, detail=detail), numbers, detail if kind in (PART, DATA, WEIGHTS) else cause
     )
 
 
@@ -62,7 +64,8 @@ class RankCauses:
 
     def __init__(self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, *, crossing: bool = True) -> None:
         self._loose, self._crossing = close / _CLOSE, crossing
-        weights = (*run.weights().values(), *(row.a for row in rows if row.a is not None and row.a.kind == "parameter"))
+        self._weights = run.weights()
+        weights = (*self._weights.values(), *(row.a for row in rows if row.a is not None and row.a.kind == "parameter"))
         self._vectors = [weight for weight in weights if len(weight.shape) == 1]
         self._rows, self._strangers = rows, run.layout.strangers
 
@@ -212,7 +215,22 @@ class RankCauses:
         ]
         if not 0 < len(differing) < len(tensor.all_ranks):
             return None
+        for name in self._begins_apart(row.any.layer, differing):
+            return _because(WEIGHTS, ranks=", ".join(map(str, differing)), name=name)
         return _because(PART, ranks=", ".join(map(str, differing)))
+
+    def _begins_apart(self, layer: str, ranks: Sequence[int]) -> Iterator[str]:
+        """A layer's weights of which all ranks hold the whole, and begin with others on these."""
+        sizes = {row.any.name: row.any.size for row in self._rows if row.any.kind == "parameter"}
+        for name, weight in self._weights.items():
+            held = _of_ranks(weight)
+            if held is None or name.rpartition(".")[0] != layer or held.parts_known[0].size != sizes.get(name):
+                continue
+            bits = defaultdict[bool, set[str]](set)
+            for rank, part in zip(held.all_ranks, held.parts_known):
+                bits[rank in ranks].add(part.digest)
+            if not bits[True] & bits[False]:
+                yield name
 
     def _of_weight(self, row: TensorRow) -> DifferenceReason | None:
         tensor, whole = _of_ranks(row.a), _wide(row.b)

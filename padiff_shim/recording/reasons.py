@@ -34,7 +34,7 @@ from .call_reasons import (
     updates_apart,
 )
 from .difference import Difference, DifferenceReason, TensorRow
-from .rank_causes import EXCHANGED, PART, SCALE
+from .rank_causes import EXCHANGED, PART, SCALE, WEIGHTS
 from .rounding import Rounding, explained
 from .settings import ALONE, SettingDifference
 from .switches import SwitchDifference
@@ -43,7 +43,7 @@ from .tensors import GRADIENTS, NORM as NORM_NOTE, ROW_KINDS, STATISTICS_OF_BOTH
 RATE, DECAY, EPSILON, BETA, NOT_LOADED, UPDATE, RANDOM, NORM, CONSTANT = (
     "learning rate", "weight decay", "epsilon", "beta", "optimizer state", "update", "random numbers", "norm", "constant"
 )  # fmt: skip
-NOT_CLEARED, NOT_TRAINED, CLIPPING, WEIGHTS, SKIPPED = "not cleared", "not trained", "clipping", "weights", "skipped step"
+NOT_CLEARED, NOT_TRAINED, CLIPPING, SKIPPED = "not cleared", "not trained", "clipping", "skipped step"
 OPTIMIZER, SETTING, TIED = "optimizer", "optimizer setting", "tied weight"
 BATCH, BATCHES, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
     "batch size", "other batches", "order of samples", "order of batches", "rounding", "settings"
@@ -183,7 +183,7 @@ def _of_row(
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
         known = _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
-        return known or _of_statistics(difference, first) or _of_numbers(first)
+        return known or _of_statistics(difference, first) or _of_numbers(first, difference)
     known = None if cause is None else cause(first)
     if known is not None and known.kind != PART:
         return known
@@ -221,7 +221,7 @@ def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, 
     if calls is None:
         own = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
         masked = own if own is not None and own.kind == MASK else None  # one that a run lacks is none of the call that adds it
-        calls = masked or of_lone_call(difference.rows, first) or _of_numbers(first) or own
+        calls = masked or of_lone_call(difference.rows, first) or _of_numbers(first, difference) or own
     # What one of several ranks reads is a part of it.
     return calls if calls is not None or not single or not same_framework or rounding.incoming else _of_operands(first)
 
@@ -273,7 +273,8 @@ def _of_inputs(difference: Difference) -> DifferenceReason | None:
         a, b = (side.sample[0] for side in sides)
         return DifferenceReason(ARGUMENTS, tr("it is {a} in a, {b} in b", a=a, b=b), {origin.any.tensor: [a, b]})
     samples = [side.rows for side in sides]
-    if (samples[0] != samples[-1] and sorted(samples[0]) == sorted(samples[-1])) or same_elements(sides[:1], sides[1:]):
+    reordered = (samples[0] != samples[-1] and sorted(samples[0]) == sorted(samples[-1])) or same_elements(sides[:1], sides[1:])
+    if reordered and not pages.is_table(difference, origin):
         text = tr("another order of the samples in a batch")
         text = text if any(samples) else tr("{order}, or of values in them: fingerprints do not tell which", order=text)
         return DifferenceReason(ORDER_OF_SAMPLES, text, {})
@@ -306,8 +307,6 @@ def _of_later_inputs(difference: Difference, rest: TensorRow) -> DifferenceReaso
 
 def _of_steps(difference: Difference, origin: TensorRow) -> DifferenceReason | None:
     """What the data of all steps tell: another order of batches, or a table that is no data."""
-    if pages.reordered(difference, origin):
-        return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
     if pages.is_table(difference, origin):
         text = tr("it is the same in all steps: a table of the program, as angles or a mask, and no data")
         numbers = {"tensor": origin.any.tensor, "site": origin.any.site}
@@ -317,6 +316,8 @@ def _of_steps(difference: Difference, origin: TensorRow) -> DifferenceReason | N
             numbers,
             tr("a table of the program, and no data, differs: {row}", row=origin.any.sentence(brief=True)),
         )
+    if pages.reordered(difference, origin):
+        return DifferenceReason(ORDER_OF_BATCHES, tr("another order of batches"), {})
     if ahead := pages.ahead(difference, origin):
         side, other = "ab" if ahead > 0 else "ba"
         text = tr("{side} reads each batch {steps} before {other}", side=side, steps=many(abs(ahead), "step"), other=other)
@@ -422,18 +423,40 @@ def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | N
     return DifferenceReason(RANDOM, text, {"layer": tensor.layer, "step": tensor.step})
 
 
-def _of_numbers(first: TensorRow) -> DifferenceReason | None:
-    """One factor, or one number that is added, between two results; of a single number, a factor that a count explains."""
+def _of_numbers(first: TensorRow, difference: Difference) -> DifferenceReason | None:
+    """One factor, or one number that is added, between two results; of a single number, a factor that a count explains, or that
+    gradients have, too."""
     factor, (a, b) = factor_of(first), (wide(first.a), wide(first.b))
     telling = first.any.size > 1 and a is not None  # two figures of a fingerprint may have one factor by chance
     if factor is not None and abs(factor - 1) > _FACTOR and (telling or counted(factor)):
         return of_multiplied(first, factor) or scaled(factor)
+    if factor is not None and first.any.size == 1 and abs(factor - 1) > _ZERO:
+        return _of_samples(first, difference, factor)
     if a is None or b is None or a.shape != b.shape or a.size < 2:
         return None
     more = float(np.mean(a - b))
     if more and np.abs(a - b - more).max() <= _FITS * abs(more):
         return DifferenceReason(CONSTANT, tr("a's values are b's plus {more:.4g}", more=more), {"more": more})
     return None
+
+
+def _of_samples(first: TensorRow, difference: Difference, factor: float) -> DifferenceReason | None:
+    """A loss and its gradients by one factor, as of means over other numbers of the tokens or labels that calls read."""
+    step = [row for row in (*difference.inputs, *difference.rows) if row.any.step == first.any.step]
+    gradients = [row for row in step if row.any.kind in (IN_STEP, "gradient") and row.differs]
+    if not any(known is not None and abs(known / factor - 1) <= _FITS**2 for known in map(factor_of, gradients)):
+        return None
+    operands = [operand for row in step if row.any.reads is not None for operand in row.any.reads.operands]
+    whole = (entry for entry in (*operands, *(row.any for row in step)) if entry.dtype.startswith("int"))
+    for count in sorted({math.prod(entry.shape) for entry in whole}):
+        fewer = count * min(factor, 1 / factor)  # what is divided by less is larger
+        if round(fewer) > 0 and abs(fewer - round(fewer)) <= _FITS**2:
+            counts = (count, round(fewer)) if factor < 1 else (round(fewer), count)
+            words = {"factor": factor, "a": counts[0], "b": counts[1]}
+            brief = tr("a's values are {factor:.6g} times b's, as of means over {a} in a, {b} in b", **words)
+            text = tr("{text}: so are gradients (ignore_index, a mask, or another length)", text=brief)
+            return DifferenceReason(SCALE, text, words, brief)
+    return scaled(factor)
 
 
 def counted(factor: float) -> bool:
@@ -450,7 +473,7 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
         alone = all((header.get("ranks") or 1) == 1 for header in difference.headers)
         if alone or not whole or any(row.differs for row in whole):
             return None
-        return DifferenceReason(NORM, tr("the norm is not summed over ranks: each clips by its own"), {"step": step})
+        return _of_norm(first, whole)
     rows = [row for row in difference.differing if row.any.kind == kind and row.any.step == step]
     norms = [max(side.figures.get("norm", 0.0) for side in (row.a, row.b) if side is not None) for row in rows]
     least = _ZERO * max(norms, default=0.0)
@@ -475,6 +498,22 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     else:
         text = tr("gradients are {factor:.4g} times b's: the loss is scaled otherwise, the forward is equal", factor=factor)
     return DifferenceReason(SCALE, text, {"factor": factor})
+
+
+def _of_norm(first: TensorRow, gradients: Sequence[TensorRow]) -> DifferenceReason | None:
+    """A norm that ranks make of gradients that agree: each of its own, or with those that all ranks hold counted for each."""
+    held = [row.any.parts_known for row in gradients]
+    counts = [len(parts) if parts[0].size == row.any.size else 1 for row, parts in zip(gradients, held)]
+    squares = [row.any.figures.get("norm", math.nan) ** 2 for row in gradients]
+    ranks = [sum(part.figures.get("norm", math.nan) ** 2 for part in parts) for parts in zip(*held)]
+    norm, total = linear(first.any), sum(count * square for count, square in zip(counts, squares))
+    for twice, known, text in (
+        (False, ranks, tr("the norm is not summed over ranks: each clips by its own")),
+        (True, [total], tr("the norm counts what all ranks hold once for each of them")),
+    ):
+        if norm is not None and any(abs(norm.item() - math.sqrt(square)) <= _FACTOR * norm.item() for square in known):
+            return DifferenceReason(NORM, text, {"step": first.any.step, "twice": twice})
+    return None
 
 
 def _of_tied(difference: Difference, first: TensorRow) -> DifferenceReason | None:
