@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -446,9 +448,9 @@ def _of_samples(first: TensorRow, difference: Difference, factor: float) -> Diff
     gradients = [row for row in step if row.any.kind in (IN_STEP, "gradient") and row.differs]
     if not any(known is not None and abs(known / factor - 1) <= _FITS**2 for known in map(factor_of, gradients)):
         return None
-    operands = [operand for row in step if row.any.reads is not None for operand in row.any.reads.operands]
-    whole = (entry for entry in (*operands, *(row.any for row in step)) if entry.dtype.startswith("int"))
-    for count in sorted({math.prod(entry.shape) for entry in whole}):
+    reads = [row.any.reads.operands for row in step if row.any.reads is not None]
+    entries: list[Any] = [*itertools.chain(*reads), *(row.any for row in step)]
+    for count in sorted({math.prod(entry.shape) for entry in entries if entry.dtype.startswith("int")}):
         fewer = count * min(factor, 1 / factor)  # what is divided by less is larger
         if round(fewer) > 0 and abs(fewer - round(fewer)) <= _FITS**2:
             counts = (count, round(fewer)) if factor < 1 else (round(fewer), count)
