@@ -225,6 +225,12 @@ def quotients(own: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool
     return own(lies, axis, keepdim, reduce_all) + (shares.sum(over, keepdim) if over else shares)
 
 
+def unguarded(own: Callable[..., Any], x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
+    """``logsumexp`` that subtracts an infinite maximum as any other, which makes NaN."""
+    top = x.detach().amax(axes(None if reduce_all else axis, x.ndim), keepdim=True)
+    return own(x + 0.0 * top, axis, keepdim, reduce_all)
+
+
 def _in_one_pass(parts: torch.Tensor) -> torch.Tensor:
     """The variance along the last axis: the mean of the squares less the square of the mean."""
     return (parts * parts).mean(-1, keepdim=True) - parts.mean(-1, keepdim=True).square()

@@ -11,7 +11,7 @@ from padiff_shim.numerics import models
 from padiff_shim.table.op import Fault, Sample, c_op, each, op
 
 from ._declarations import REDUCED, REDUCED_EMPTY, all_of, axes, of, reduction
-from ._faults import quotients
+from ._faults import quotients, unguarded
 
 _NARROW_INTEGERS = frozenset({torch.uint8, torch.int8, torch.int16})
 
@@ -43,7 +43,7 @@ def mean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
 @reduction(
     "x|input axis|dim=None keepdim=False reduce_all=False",
     legacy="logsumexp: x * axis keepdim=False reduce_all=False",
-    model=models.LogSumExp(),
+    faults={"infinite-maximum": Fault(unguarded)},
 )
 def logsumexp(x: torch.Tensor, axis: Any, keepdim: bool, reduce_all: bool) -> torch.Tensor:
     """``torch.logsumexp``."""

@@ -3,7 +3,7 @@
 Constants in units of u: + - * are correctly rounded by IEEE 754, quotients and square roots by good kernels; for exp, tanh and the
 like c is calibrated on the kernels of both frameworks (``rounds``: what a good kernel reaches, ``hard``: what any of them needs).
 
-Softmax and logsumexp: Blanchard, Higham and Higham, Accurately computing the log-sum-exp and softmax functions, IMA J. Numer.
+Softmax: Blanchard, Higham and Higham, Accurately computing the log-sum-exp and softmax functions, IMA J. Numer.
 Anal. 41 (2021), doi 10.1093/imanum/draa038; the constants here are first-order and allow for exp being a few ulps off.
 Layer normalisation: first-order propagation of the errors of mean and variance; valid for one-pass and two-pass kernels of the
 numerator, two-pass kernels of the variance.
@@ -218,22 +218,22 @@ def _mean(values: Array) -> Array:
     return _total(values) / values.shape[1]
 
 
-def _exponentials(x: Array, attrs: Attrs) -> tuple[Array, Array, Array, Array, Array]:
-    """(max, x - max, exp of it, their sum, softmax); a row that is all -inf is shifted by 0.
+def _exponentials(x: Array, attrs: Attrs) -> tuple[Array, Array, Array]:
+    """(x - max, the sum of its exponentials, softmax); a row that is all -inf is shifted by 0.
 
     Of other kernels: ``clip`` is the least x - max; with ``swallow`` NaN there counts as ``clip``, be it of a NaN in the row
-    ("entries") or of a maximum that is NaN or infinite itself ("rows"); with ``naive`` an infinite maximum is subtracted.
+    ("entries") or of a maximum that is NaN or infinite itself ("rows").
     """
     swallow = attrs.get("swallow")
     top = x.max(1, keepdims=True) if swallow is None else np.fmax.reduce(x, 1, keepdims=True)
-    z = x - (top if swallow or attrs.get("naive") else np.where(np.isinf(top), 0.0, top))
+    z = x - (top if swallow else np.where(np.isinf(top), 0.0, top))
     if swallow == "rows":
         z = np.where(np.isfinite(x.max(1, keepdims=True)), z, attrs["clip"])
     if "clip" in attrs:
         z = np.where(np.isnan(z), attrs["clip"], np.maximum(z, attrs["clip"])) if swallow else np.maximum(z, attrs["clip"])
     e = np.exp(z) if "base" not in attrs else np.exp2(z)
     s = _total(e)
-    return top, z, e, s, e / s
+    return z, s, e / s
 
 
 def _loss(z: Array, p: Array) -> Callable[[float, float], Array]:
@@ -245,31 +245,15 @@ def _loss(z: Array, p: Array) -> Callable[[float, float], Array]:
 
 def softmax(arrays: Arrays, attrs: Attrs) -> Any:
     """exp(x - max) / sum; componentwise bound |y| (u(|z| + 4) + u sum p(|z| + 2) + g(f))."""
-    _, z, _, s, p = _exponentials(arrays["x"], attrs)
+    z, s, p = _exponentials(arrays["x"], attrs)
     p = np.where(np.isinf(s), np.nan, p)
     lost = functools.cache(lambda: _loss(z, p))
     return p, lambda f, u, last: p * (lost()(f, u) + 2 * last)
 
 
-def logsumexp(arrays: Arrays, attrs: Attrs) -> Any:
-    """max + log sum exp(x - max); bound u sum p(|z| + 2) + g(f) + 2u|log s| + u|y|."""
-    top, z, e, s, p = _exponentials(arrays["x"], attrs)
-    log = np.log(s)
-    value = ((top if attrs.get("naive") else np.where(np.isinf(top), 0.0, top)) + log)[:, 0]
-    if "shift" in attrs:
-        value = value + attrs["shift"]
-    size = np.where(e > 0, np.abs(z), 0.0)
-
-    def bound(f: float, u: float, last: float) -> Array:
-        steps = (p * (size + 2.0)).sum(1)  # torch's has all of them rounded to 16 bits
-        return (u + last) * steps + gamma(f, u) + (2 * u + last) * np.abs(log[:, 0]) + u * np.abs(value)
-
-    return value, bound
-
-
 def softmax_gradient(arrays: Arrays, attrs: Attrs) -> Any:
     """y (g - sum g y), with y as inexact as the forward softmax left it."""
-    _, z, _, _, p = _exponentials(arrays["x"], attrs)
+    z, _, p = _exponentials(arrays["x"], attrs)
     g = arrays["grad"]
     dot = _total(g * p) * attrs.get("projection", 1.0)
     value = p * (g - dot)
@@ -284,20 +268,6 @@ def softmax_gradient(arrays: Arrays, attrs: Attrs) -> Any:
         lost = loss(f, u) + 3 * last  # the roundings of the forward's steps and of its result
         inner = _total(terms * (lost + last + gamma(f + 1, u)))
         return p * (lost * apart + inner + last * stored + 2 * u * size)
-
-    return value, bound
-
-
-def logsumexp_gradient(arrays: Arrays, attrs: Attrs) -> Any:
-    """g softmax(x), usually as g exp(x - y), so that the rounding of y counts absolutely."""
-    top, z, _, s, p = _exponentials(arrays["x"], attrs)
-    value = arrays["grad"] * p
-    out = np.where(np.isinf(top), 0.0, top) + np.log(s)
-    loss = functools.cache(lambda: _loss(z, p))
-
-    def bound(f: float, u: float, last: float) -> Array:
-        stored = last * (np.abs(out) + np.abs(np.where(p > 0, z - np.log(s), 0.0)) + 1.0)
-        return np.abs(value) * (loss()(f, u) + 2 * u * np.abs(out) + stored + 2 * u)
 
     return value, bound
 

@@ -522,7 +522,7 @@ class Einsum(Product):
         return super().gradient(("x", "y")[int(place)], values, out, grad) if int(place) < 2 else None
 
 
-# ---- Sums, means, logsumexp, softmax, layer normalisation and their gradients.
+# ---- Sums, means, softmax, layer normalisation and their gradients.
 
 
 def _targets(shape: Sequence[int], over: tuple[int, ...], keep: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -545,11 +545,6 @@ def _other_axes(x: torch.Tensor, over: tuple[int, ...], function: Callable[[torc
     others = [axis for axis in range(x.ndim) if axis not in over]
     wide = x.detach().double()
     return [Hypothesis(f"axis={a}", False, full=partial(function, wide, a)) for a in others]
-
-
-def _infinite_maximum() -> list[Hypothesis]:
-    """An infinite maximum is subtracted as any other, which makes NaN of infinities."""
-    return [setting("infinite-maximum", naive=True)]
 
 
 def _swallowed() -> list[Hypothesis]:
@@ -620,42 +615,6 @@ class Mean(Sum):
     def _read(self, values: Sequence[Any]) -> tuple[torch.Tensor, tuple[int, ...], bool, torch.dtype]:
         x, axis, keep = values
         return x, reduced(axis, x.ndim), bool(keep), x.dtype
-
-
-class LogSumExp(RoundingModel):
-    """log sum exp over axes."""
-
-    def forward(self, values: Sequence[Any]) -> Quantity | None:
-        """One row a result."""
-        x, axis, keep, every = values
-        if not floating(x):
-            return None
-        over = reduced(None if every else axis, x.ndim)
-        shape = _targets(x.shape, over, bool(keep))[0]
-        operand = row(x, over)
-        if keep:  # the grid is the result's own, with its axes of size 1
-            operand.grid = tuple(a for a in range(x.ndim) if a not in over)
-        count = operand.inner[0]
-
-        def hypotheses() -> list[Hypothesis]:
-            other = _other_axes(x, over, lambda wide, axis: torch.logsumexp(wide, axis, keepdim=bool(keep)))
-            named = [setting("log-mean-exp", shift=-math.log(max(count, 1))), setting("base-2", base=2.0)]
-            return precision(x.dtype, ("x",)) + dropped(("x",), -math.inf) + named + other
-
-        return Rows(shape, x.dtype, count, {"x": operand}, {}, hypotheses, whole=False, formula=formulas.logsumexp,
-                         special=_infinite_maximum)  # fmt: skip
-
-    def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
-        """g softmax(x)."""
-        x, axis, _, every = values
-        if not floating(x, grad):
-            return None
-        over = reduced(None if every else axis, x.ndim)
-        spread = grad.detach().reshape(_targets(x.shape, over, True)[0]).expand(x.shape)
-        operands = {"x": row(x, over), "grad": row(spread, over)}
-        return Rows(tuple(x.shape), x.dtype, operands["x"].inner[0], operands, {},
-                         lambda: precision(x.dtype, ("x", "grad")) + dropped(("x",), -math.inf),
-                         axes=over, formula=formulas.logsumexp_gradient, relative=True, special=_infinite_maximum)  # fmt: skip
 
 
 class Softmax(RoundingModel):

@@ -543,16 +543,15 @@ RowFormula = Callable[[Mapping[str, Array], Mapping[str, Any]], tuple[Array, Cal
 
 @dataclass
 class Rows(Quantity):
-    """A function of rows. ``whole``: the result has the row's axes too, which are ``axes``."""
+    """A function of rows, whose result has the row's axes too, which are ``axes``."""
 
-    whole: bool = True
     formula: RowFormula = None  # type: ignore[assignment]  # dataclass inheritance wants a default
     relative: bool = False
 
     @property
     def grid(self) -> tuple[int, ...]:
         """Samples are rows."""
-        return tuple(n for axis, n in enumerate(self.shape) if axis not in self.axes) if self.whole else self.shape
+        return tuple(n for axis, n in enumerate(self.shape) if axis not in self.axes)
 
     @property
     def relatively(self) -> bool:
@@ -560,15 +559,13 @@ class Rows(Quantity):
         return self.relative
 
     def result(self, tensor: torch.Tensor) -> Operand:
-        """One row a sample, or one value where the row was reduced."""
-        return row(tensor, self.axes) if self.whole else super().result(tensor)
+        """One row a sample."""
+        return row(tensor, self.axes)
 
     def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
         """Relative errors for softmax; for the others each row in units of its largest value."""
         if self.relative:
             return None
-        if not self.whole:
-            return [reference.detach().abs() + 1.0]
         return [reference.detach().abs().amax(self.axes, keepdim=True)] if self.axes else []
 
     def evaluate(self, staged: Staged) -> Evaluation:
