@@ -36,11 +36,6 @@ if TYPE_CHECKING:
 # ---- Operands that Paddle's kernel writes into: Torch's side gets copies.
 
 
-def inplace_versions(tensors: Sequence[Any]) -> list[int | None]:
-    """Of each Paddle tensor, how often it was written in place."""
-    return [getattr(tensor, "inplace_version", None) for tensor in tensors]
-
-
 def written(tensors: Sequence[Any], before: Sequence[int | None]) -> list[int]:
     """Places of the tensors that were written since."""
     return [

@@ -50,9 +50,9 @@ class DifferenceSize(NamedTuple):
     def of(cls, native: torch.Tensor, reference: torch.Tensor) -> DifferenceSize:
         """Of two tensors of one shape and a floating dtype; NaN where either holds one."""
         with np.errstate(all="ignore"):
-            apart, largest, norm = difference.sizes(native, reference)
-        norm = norm or 1.0
-        return cls(apart / norm, largest / norm, largest)
+            apart = difference.differ(native, reference, relative=False)
+        whole, largest, norm = apart.stats["rel_fro"], apart.stats["max_abs"], apart.rms * math.sqrt(native.numel())
+        return cls(whole, largest / (norm or 1.0), largest) if apart.finite else cls(math.nan, math.nan, largest)
 
 
 @dataclass

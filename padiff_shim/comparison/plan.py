@@ -509,7 +509,7 @@ class Comparison(NativeCalls):
             args, kwargs = gradients.before(subject, args, kwargs)
         clock, outer, elapsed = self.sampling.clock, gradients.gather(), 0.0
         reads = subject.door.python and not subject.door.entry.inplace and not subject.door.op.writes
-        versions = compared_call.inplace_versions(subject.inputs.paddle) if reads else ()
+        versions = [getattr(tensor, "inplace_version", None) for tensor in subject.inputs.paddle] if reads else ()
         missing: RuntimeError | None = None
         try:
             if subject.key is None:

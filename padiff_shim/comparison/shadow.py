@@ -87,10 +87,4 @@ def _distance(tensor: torch.Tensor, other: torch.Tensor) -> float:
 
 def _tensors(values: Any) -> list[Any]:
     """The Paddle tensors among ``values``, one level into lists and tuples."""
-    tensors = []
-    for value in values:
-        if type(value) in TENSOR_TYPES:
-            tensors.append(value)
-        elif isinstance(value, (list, tuple)):
-            tensors += [item for item in value if type(item) in TENSOR_TYPES]
-    return tensors
+    return [value for value in flat(values) if type(value) in TENSOR_TYPES]

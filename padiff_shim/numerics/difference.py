@@ -111,28 +111,6 @@ def scaled(values: Array, size: Array) -> Array:
     return np.divide(values, size, out=room, casting="unsafe")
 
 
-def magnitudes(flat: Array) -> tuple[float, float]:
-    """The smallest and the largest magnitude; NaN if there is one."""
-    low, high = math.inf, 0.0
-    for start in range(0, flat.size, CHUNK):
-        piece = flat[start : start + CHUNK]
-        size = np.abs(piece, out=SCRATCH.take("ratio", piece.size, piece.dtype))
-        low, high = np.minimum(low, smallest(size)), np.maximum(high, top_of(size))
-    return float(low), float(high)
-
-
-def scaled_peaks(values: Array, scale: Array, least: float) -> Peaks:
-    """Where ``values`` are largest in units of a scale's magnitudes, none of which counts as less than ``least``; flat arrays."""
-    length = block_length(values.size)
-    step, peaks = max(CHUNK // length, 1) * length, list[Peaks]()
-    for low in range(0, values.size, step):
-        piece = scale[low : low + step]
-        size = np.abs(piece, out=SCRATCH.take("ratio", piece.size, piece.dtype))
-        np.divide(values[low : low + step], np.maximum(size, least, out=size), out=size)
-        peaks.append(Peaks.of(size, length, low))
-    return Peaks.together(peaks)
-
-
 class ChunkStatistics(NamedTuple):
     """Of a piece, or of the whole. ``apart``, ``size``: norms of the difference and of Torch's; ``mean``: its part of the mean.
 
@@ -375,27 +353,6 @@ def _on_host(p: Array, t: Array, dtype: str, relative: bool) -> TensorDifference
     )
     difference.rms = seen.size / math.sqrt(count)
     return difference
-
-
-def sizes(paddle: torch.Tensor, torch_: torch.Tensor) -> tuple[float, float, float]:
-    """Norm and largest element of the difference of two tensors of one shape and dtype, and the norm of the second one.
-
-    Nothing else of :func:`differ`, in a fraction of its time; not finite where an element or its square is not.
-    """
-    p, t = _flat(paddle), _flat(torch_)
-    if not isinstance(p, np.ndarray):
-        apart = p - t
-        norms = torch.stack([torch.linalg.vector_norm(apart), apart.abs().max(), torch.linalg.vector_norm(t)]).tolist()
-        return norms[0], norms[1], norms[2]
-    p, t = p.reshape(-1), t.reshape(-1)
-    scratch = SCRATCH.take("sizes", min(p.size, CHUNK), p.dtype)
-    apart, largest, size = 0.0, 0.0, 0.0
-    for low in range(0, p.size, CHUNK):
-        b = t[low : low + CHUNK]
-        d = np.subtract(p[low : low + CHUNK], b, out=scratch[: b.size])
-        apart, size = apart + float(np.dot(d, d)), size + float(np.dot(b, b))
-        largest = max(largest, top_of(d), -smallest(d))
-    return math.sqrt(apart), largest, math.sqrt(size)
 
 
 def _on_device(p: torch.Tensor, t: torch.Tensor, dtype: str) -> TensorDifference:

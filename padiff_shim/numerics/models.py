@@ -244,7 +244,7 @@ class Unary(RoundingModel):
 
 
 class Gelu(RoundingModel):
-    """x Phi(x), or its form with tanh."""
+    """x Phi(x), or its form with tanh; of float64 there is no Phi(x) in a wider format."""
 
     @staticmethod
     def _form(approximate: Any) -> str:
@@ -257,14 +257,14 @@ class Gelu(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """The error is relative to |x|: in the negative tail 1 + erf cancels."""
         x, form = values[0], self._form(values[1])
-        if not floating(x):
+        if not floating(x) or x.dtype == torch.float64:
             return None
         return pointwise(x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x])
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g (gate + x gate')."""
         x, form = values[0], self._form(values[1])
-        if not floating(x, grad):
+        if not floating(x, grad) or x.dtype == torch.float64:
             return None
         others = partial(self._others, form)
         return pointwise(

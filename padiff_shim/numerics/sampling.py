@@ -12,7 +12,7 @@ import torch
 
 from ..interrupts import let_pass
 from . import noise
-from .difference import Peaks, TensorDifference, block_length, magnitudes, readable, scaled, scaled_peaks, smallest, top_of
+from .difference import Peaks, TensorDifference, block_length, readable, scaled, smallest, top_of
 from .precision import Array
 from .quantity import GridPlaces, Quantity
 
@@ -53,18 +53,10 @@ def distinct(places: Array) -> Array:
 
 def _largest_scaled(values: Any, scales: Sequence[Any], count: int) -> Array | None:
     """Candidates for the largest of ``values`` in units of the scales, the largest first; None where no scale varies."""
-    if len(scales) == 1 and isinstance(values, np.ndarray) and scales[0].shape == values.shape:
-        size = np.ascontiguousarray(readable(scales[0])).reshape(-1)
-        low, high = magnitudes(size)
-        return None if _level(low, high) else scaled_peaks(values.reshape(-1), size, high * LEAST).largest_first()
     ratios = values
     for scale in scales:
         ratios = _divided(ratios, scale)
     return None if ratios is values else _peaks(ratios, None, count)
-
-
-def _level(low: float, high: float) -> bool:
-    return high <= LEVEL * low or not math.isfinite(high)
 
 
 def _divided(values: Any, scale: Any) -> Any:
@@ -72,7 +64,8 @@ def _divided(values: Any, scale: Any) -> Any:
     if isinstance(values, np.ndarray):
         size = np.abs(size)
         low, high = smallest(size), top_of(size)
-        return values if _level(low, high) else scaled(values, np.maximum(size, high * LEAST))
+        level = high <= LEVEL * low or not math.isfinite(high)
+        return values if level else scaled(values, np.maximum(size, high * LEAST))
     size = size.abs()
     return values / size.clamp_min(size.amax() * LEAST)
 

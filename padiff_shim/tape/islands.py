@@ -12,6 +12,7 @@ import torch
 
 from ..dispatch.dtypes import exchanged
 from ..dispatch.frames import top
+from ..dispatch.operands import flat
 from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, as_result, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
@@ -471,9 +472,7 @@ def in_py_layer(original: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             LOCAL.passing = passing
         if members is not None:
-            returned: list[Any] = []
-            _flatten(answer, returned)
-            members.update({_node(grad): grad for grad in returned if on_tape([grad])})
+            members.update({_node(grad): grad for grad in flat(answer) if on_tape([grad])})
         return operands.with_zeros(answer)
 
     return backward
@@ -504,11 +503,7 @@ def _with_aliases(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any
 @undisturbed
 def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
     """The results of a native call; those that are differentiable on the tape."""
-    if type(outs) in TENSOR_TYPES:
-        flat = [outs]
-    else:
-        _flatten(outs, flat := [])
-    differentiable_results = [out for out in flat if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
+    differentiable_results = [out for out in flat(outs) if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
     if not differentiable_results or not operands.led_to_by(differentiable_results):
         return outs
     if (operands.twinless and any(led_to(differentiable_results, operands.twinless))) or not all(
@@ -544,14 +539,6 @@ def torch_ends(cell: IslandCall) -> tuple[torch.Tensor, ...]:
 def _made(out: Any) -> bool:
     """Whether an output was asked for: hsigmoid_loss's path, on a default tree, holds no memory; nothing else is without."""
     return bool(out._is_initialized() or out._is_dense_tensor_hold_allocation())
-
-
-def _flatten(value: Any, into: list[Any]) -> None:
-    if isinstance(value, (list, tuple)):
-        for item in value:
-            _flatten(item, into)
-    else:
-        into.append(value)
 
 
 # ---- Native ops that write into a tensor, as islands: the tensor takes the island's history.

@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 import torch
@@ -55,16 +54,6 @@ def test_tf32_keeps_ten_bits():
     x = np.array([1 + 2.0**-10, 1 + 2.0**-11, 1 + 3 * 2.0**-11, -(1 + 2.0**-11 + 2.0**-20)])
     assert precision.rounded(x, "tf32").tolist() == [1 + 2.0**-10, 1.0, 1 + 2.0**-9, -(1 + 2.0**-10)]
     assert precision.rounded(x, "tf32", truncate=True).tolist() == [1 + 2.0**-10, 1.0, 1 + 2.0**-10, -1.0]
-
-
-@pytest.mark.skipif(not precision.WIDE, reason="long double is a double here")
-def test_normal_cdf_in_long_double():
-    x = np.linspace(-9, 9, 37).astype(np.longdouble)
-    mpmath.mp.prec = 120
-    for value, probability in zip(x, precision.normal_cdf(x)):
-        high = float(probability)
-        exact = mpmath.ncdf(mpmath.mpf(float(value)))
-        assert abs(mpmath.mpf(high) + mpmath.mpf(float(probability - np.longdouble(high))) - exact) < 2.0**-61
 
 
 @given(st.lists(st.tuples(st.floats(-8, 8, width=32), st.floats(-8, 8, width=32)), min_size=1, max_size=40))
