@@ -43,15 +43,13 @@ def defect(problem: Problem) -> str | None:
 
 def verdict_of(problem: Problem, paddle: torch.Tensor, torch_: torch.Tensor, seed: int, *, audit: bool = False) -> Judgement:
     """What the library says of these two results."""
-    model, values = ops()[problem.op].model, list(problem.values.values())
-    if model is None:
-        return generic_verdict(problem, paddle, torch_, seed, audit=audit)
-    if problem.wanted == "out":
+    model, values, quantity = ops()[problem.op].model, list(problem.values.values()), None
+    if model is not None and problem.wanted == "out":
         quantity = model.forward(values)
-    else:
+    elif model is not None:
         quantity = model.gradient(problem.wanted, values, torch_kernel(problem.forward()), problem.grad)
     if quantity is None:
-        return Judgement(Verdict.UNVERIFIED, reason="no model")
+        return generic_verdict(problem, paddle, torch_, seed, audit=audit)
     return judge(quantity, paddle, torch_, rng=np.random.default_rng(seed), audit=audit)
 
 

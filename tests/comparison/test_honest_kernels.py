@@ -79,7 +79,8 @@ def test_no_known_fault_explains_rounding_in_many_calls(op):
 
 def test_the_sweep_has_every_op_with_a_model():
     swept = {case.op for case in honest.cases(3)}
-    assert swept == {name for name, op in ops().items() if op.model is not None} - {"einsum"}  # its products are matmul's
+    modelled = {name for name, op in ops().items() if op.model is not None}
+    assert swept - {"logsumexp"} == modelled - {"einsum"}  # its products are matmul's
 
 
 def test_the_sweep_sees_a_fault():
