@@ -31,6 +31,7 @@ for place in range(2):
 # What is done wrong -> kind, and layer or name, of the first difference; its reason, and what was measured.
 FAULTS = {
     "scale": ("op", "layers.0.attn", "arguments", {}),
+    "held": ("op", "layers.0.attn", "arguments", {}),  # the same, where the fused layer itself is never called
     "axis": ("op", "layers.0.attn", "axis", {"a": -2, "b": -1}),
     "reduce": ("layer", "layers.0.attn.o_proj", "partial sums", {}),
     "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
@@ -126,13 +127,14 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             grouped = [np.split(values, SHARED, 1) for values in (q, k, v)]
             self.qkv_proj = Column(share(np.concatenate([part for group in zip(*grouped) for part in group], 1), 1))
             self.o_proj = Row(WHOLE[f"{name}.o_proj.weight"], sums=fault != "reduce")
-            self.factor = SIZE**-0.5 if fault != "scale" else 1 / SIZE
+            self.factor, self.held = SIZE**-0.5 if fault not in ("scale", "held") else 1 / SIZE, fault == "held"
             self.axis, self.exchanged = -2 if fault == "axis" else -1, fault == "value"
             self.order = [0, 1, 2, 3, 4] if fault == "heads" else [0, 3, 1, 2, 4]
 
         def forward(self, x):
             batch, length, _ = x.shape
-            fused = self.qkv_proj(x).reshape([batch, length, SHARED // count, HEADS // SHARED + 2, SIZE])
+            fused = F.linear(Copy.apply(x, everybody), self.qkv_proj.weight) if self.held else self.qkv_proj(x)
+            fused = fused.reshape([batch, length, SHARED // count, HEADS // SHARED + 2, SIZE])
             q, k, v = fused[:, :, :, :-2], fused[:, :, :, -2:-1], fused[:, :, :, -1:]
             q, k, v = (part.transpose([0, 2, 3, 1, 4]) for part in ((q, v, k) if self.exchanged else (q, k, v)))
             scores = paddle.matmul(q, k, transpose_y=True) * self.factor

@@ -196,6 +196,7 @@ class Recorded:
 
     def _steps_of_values(self) -> Iterator[RecordedStep]:
         self._read, current, kinds, folder, index, made_of = 0, None, set[str](), self.path.parent, 0, _WeightsRead()
+        fused: dict[str, str] = {}  # digest of a fused weight -> the layer that holds it, and may itself never be called
         for event in self._events():
             if event["type"] != "tensor":
                 continue
@@ -209,6 +210,10 @@ class Recorded:
             kinds.add(recorded.kind)
             if self.options.get("parameters"):  # without those of each step it is seen of some results alone
                 made_of.note(recorded)
+            if is_weight(recorded) and any(fusion.names(recorded.name) for fusion in self.fusions):
+                fused[recorded.digest] = recorded.name.rpartition(".")[0]
+            for operand in recorded.reads.operands if fused and recorded.kind == "op" and recorded.reads is not None else ():
+                recorded.layer = fused.get(operand.digest, recorded.layer)
             for tensor in taken_apart(recorded, self.fusions, self.framework):
                 if self.fusions:  # of which each record may become several
                     tensor.index, index = index, index + 1
