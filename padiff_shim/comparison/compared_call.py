@@ -168,14 +168,12 @@ class RecordPlace:
     def gradient(self, operand: int, tensor: torch.Tensor) -> Spot:
         """Where the gradient of an operand is judged."""
         key = (operand, tensor.shape, tensor.dtype)
-        spot = self._spots.get(key)
-        return spot or self._begun(key, "backward", f"{GRADIENT}{operand_name(self._door, operand)}")
+        return self._spots.get(key) or self._begun(key, "backward", f"{GRADIENT}{operand_name(self._door, operand)}")
 
     def result(self, position: int, tensor: torch.Tensor) -> Spot:
         """Where a result is judged."""
         key = (~position, tensor.shape, tensor.dtype)
-        spot = self._spots.get(key)
-        return spot or self._begun(key, "forward", result_name(self._door.op, position))
+        return self._spots.get(key) or self._begun(key, "forward", result_name(self._door.op, position))
 
     def second(self, name: str, tensor: torch.Tensor) -> Spot:
         """Where the second derivative with respect to a tensor of this name is judged."""

@@ -634,7 +634,7 @@ class Softmax(RoundingModel):
 
         operand = row(x, over)
         return Rows(tuple(x.shape), x.dtype, operand.inner[0], {"x": operand}, {}, hypotheses,
-                         axes=over, formula=formulas.softmax, relative=True, special=_swallowed)  # fmt: skip
+                         axes=over, formula=formulas.softmax, relatively=True, special=_swallowed)  # fmt: skip
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """y (g - sum g y)."""

@@ -546,17 +546,12 @@ class Rows(Quantity):
     """A function of rows, whose result has the row's axes too, which are ``axes``."""
 
     formula: RowFormula = None  # type: ignore[assignment]  # dataclass inheritance wants a default
-    relative: bool = False
+    relatively: bool = False
 
     @property
     def grid(self) -> tuple[int, ...]:
         """Samples are rows."""
         return tuple(n for axis, n in enumerate(self.shape) if axis not in self.axes)
-
-    @property
-    def relatively(self) -> bool:
-        """As :attr:`relative` says."""
-        return self.relative
 
     def result(self, tensor: torch.Tensor) -> Operand:
         """One row a sample."""
@@ -564,7 +559,7 @@ class Rows(Quantity):
 
     def scale(self, reference: torch.Tensor) -> list[torch.Tensor] | None:
         """Relative errors for softmax; for the others each row in units of its largest value."""
-        if self.relative:
+        if self.relatively:
             return None
         return [reference.detach().abs().amax(self.axes, keepdim=True)] if self.axes else []
 
