@@ -209,6 +209,7 @@ class TestAlarms:
     def test_one_warning_at_the_end(self):
         with clip(), warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ResourceWarning)  # of logs of earlier tests, which are collected now
             with padiff_shim.compare("torch", on_mismatch="warn"):
                 self.program()
                 self.program()
