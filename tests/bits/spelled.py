@@ -15,11 +15,38 @@ from padiff_shim.frameworks.memory import TORCH_DTYPES
 from padiff_shim.measure.bits import same_bits
 from padiff_shim.measure.distance import Distance, distance, worst_of
 from padiff_shim.modes.reference import reference
-from padiff_shim.proof.bits.spelling import SEED, Array, drawn, is_float, listed, paddle_operands, replay
+from padiff_shim.proof.bits.spelling import listed, replay
 from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, Formulation
 from padiff_shim.trees import as_array
 
 _NARROW = re.compile(r"(?<=\")(?:bfloat16|float16|float32)(?=\")|(?<=torch\.)(?:bfloat16|float16|float32)\b")
+
+
+SEED = 20
+Array = np.ndarray[Any, Any]
+
+
+def drawn(formulation: Formulation, place: int = 0) -> dict[str, Any]:
+    """The operands of a sample by name: arrays, float ones of float32, and numbers."""
+    arrays = formulation.samples[place].arrays(np.random.default_rng(SEED))
+    return dict(zip(formulation.names, arrays, strict=True))
+
+
+def is_float(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
+
+
+def paddle_operands(arrays: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    """Tensors of Paddle: float ones in ``dtype``, wanting gradients."""
+    operands = {}
+    for name, value in arrays.items():
+        if isinstance(value, np.ndarray):
+            tensor = paddle.to_tensor(value)
+            tensor = tensor.astype(dtype).detach() if is_float(value) else tensor
+            tensor.stop_gradient = not is_float(value)
+            value = tensor
+        operands[name] = value
+    return operands
 
 
 def widened(text: str) -> str:

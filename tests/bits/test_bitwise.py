@@ -179,7 +179,6 @@ def test_gradients_alone_may_part(tmp_path):
     answer = ask(port_of(tmp_path, ROOT))
     (origin,) = answer.origins
     assert origin.differs == "gradient"
-    assert origin.name == "one by the root"
     assert answer.mended
     assert ask(port_of(tmp_path, ROOT), phase="forward").identical
 

@@ -5,11 +5,11 @@ import importlib
 import numpy as np
 import pytest
 from equal_spellings import EQUAL
-from spelled import apart, in_torch, on_paddle, ran, which_differ, widened
+from spelled import apart, drawn, in_torch, on_paddle, ran, which_differ, widened
 
 from padiff_shim.catalogue.registry import formulations
 from padiff_shim.measure.bits import same_bits
-from padiff_shim.proof.bits.spelling import compiled, drawn, replay
+from padiff_shim.proof.bits.spelling import compiled, replay
 from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, Formulation, Spelling
 from padiff_shim.table.samples import Ints, Sample
 

@@ -1,1 +1,1 @@
-"""Why the bits of equal mathematics differ: formulations, how they are found among the calls of a program, and replayed."""
+"""Why the bits of equal mathematics differ: lines of a port that make other bits of equal operands, and what to write there."""

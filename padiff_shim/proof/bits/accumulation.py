@@ -17,10 +17,9 @@ from ...text import tr
 from ..expressions import Rewrite, both
 from ..trace import TraceCall, Value
 from .calls import OpCall
-from .changes import MOVES, AnyChange, Change, call_text, makers_of
+from .changes import MOVES, AnyChange, Candidate, Change, call_text, makers_of
 from .following import CallPlace, Swap, call_number
 from .origins import OriginGroup, Partners, cause_of
-from .patterns import Candidate
 from .source import fresh_name, reading_others, text_of, uncast
 from .words import DTYPES
 
@@ -157,7 +156,7 @@ def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall],
         for number in counting
         if number is not None and calls[number].op == "nonzero"
     ]
-    return Change(candidates[0].formulation, 0, 1, tuple(candidates)) if candidates else None
+    return Change(candidates[0].formulation, 1, tuple(candidates)) if candidates else None
 
 
 def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], cause: tuple[str, str, str]) -> Candidate:
@@ -170,7 +169,7 @@ def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], c
     kind, name, why = cause
     turned = Formulation(name, kind, "x", (Spelling("", ""), Spelling(text, "")), (), why)
     results = tuple(value for place in parts or [number] for value in calls[place].outputs)
-    return Candidate(turned, 0, tuple(parts or [number]), {"x": mask}, (), results)
+    return Candidate(turned, tuple(parts or [number]), {"x": mask}, results)
 
 
 def _copies(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> tuple[int, dict[int, str]] | None:

@@ -240,6 +240,7 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         place = search.places[number]
         paddle, torch = ProgramPlace.at(place.site, place.layer, search.calls[number].op), _place(original, [])
     cause, name, why = (formulation.cause, tr(formulation.name), tr(formulation.why)) if formulation else cause_of(first)
+    cause = TRAINING if search.steps else cause
     return BitOrigin(
         cause=cause,
         name=name,

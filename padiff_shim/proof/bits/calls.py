@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,9 +11,7 @@ import paddle
 
 from ...dispatch.entry_point import EntryPoint, Unlisted
 from ...dispatch.frames import Frame, paused
-from ...substitution.plan import Substituting
 from ...table.reasons import StayNative
-from ..plans import opened
 
 
 class ValueId(NamedTuple):
@@ -161,7 +158,7 @@ def _plain(value: Any) -> Any:
 class NotesCalls:
     """What a plan needs to have every call noted, the outermost of those that lead to one another.
 
-    It stands before a plan among the bases of a class, see :class:`_Noting`.
+    It stands before a plan among the bases of a class.
     """
 
     hurries = False  # every call has to come by
@@ -223,25 +220,5 @@ class NotesCalls:
         return plan
 
 
-class _Noting(NotesCalls, Substituting):
-    """Reference mode's plan that notes every call."""
-
-    def __init__(self, recorder: CallRecorder) -> None:
-        super().__init__("torch", draws=True)
-        self.recorder = recorder
-
-
 def _numbered(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [*((str(place), value) for place, value in enumerate(args)), *kwargs.items()]
-
-
-@contextmanager
-def recording() -> Iterator[CallRecorder]:
-    """Within it a Paddle program runs on Torch's kernels, and its calls are written down.
-
-    ``with recording() as recorder: model(x)``; then ``recorder.calls`` are all calls in order, and ``recorder.value(x)`` is the
-    number under which ``x`` stands in them.
-    """
-    recorder = CallRecorder()
-    with opened(_Noting(recorder)):
-        yield recorder

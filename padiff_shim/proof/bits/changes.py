@@ -1,29 +1,43 @@
-"""What to write in the port so that bits are the original's: candidates from the formulations, tried on the operands."""
+"""What to write in the port so that bits are the original's: other spellings and layouts, tried on the operands."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import paddle
 
-from ...catalogue.registry import formulations
 from ...frameworks.weight_copies import same_tensor_bits
-from ...table.formulation import LAYOUT, TRAINING, Formulation, Spelling
+from ...table.formulation import LAYOUT, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Swap, as_side
-from .patterns import Candidate, match
 from .source import patch
 from .spelling import listed, replay
 
 MOST = 24  # changes that are tried for one origin
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Calls of a program, and what may be written instead.
+
+    Attributes:
+        formulation: its first spelling stands for the calls; the others may be written.
+        calls: the places of the calls in the program.
+        operands: the value of each tensor operand, and each number.
+        results: the values that stand for a spelling's results.
+    """
+
+    formulation: Formulation
+    calls: tuple[int, ...]
+    operands: Mapping[str, ValueId | float]
+    results: tuple[ValueId, ...]
 
 
 @dataclass(frozen=True)
@@ -68,11 +82,10 @@ class Change(AnyChange):
     """Another spelling for some calls of the port, the same in every layer that makes them.
 
     Attributes:
-        now, then: the places of both spellings in the formulation: the port's, and the original's.
+        then: the place of the original's spelling in the formulation.
         candidates: the calls, for each time they are made.
     """
 
-    now: int
     then: int
     candidates: tuple[Candidate, ...]
 
@@ -139,45 +152,18 @@ def _swap(candidate: Candidate, spelling: str, calls: Sequence[OpCall]) -> Swap:
     return Swap(spelling, candidate.operands, results, {number for number in results if calls[number].listed})
 
 
-def candidates_at(calls: Sequence[OpCall], places: Iterable[set[int]], *, updates: bool) -> list[list[Candidate]]:
-    """For each set of calls the spellings of formulations that some of them are, those that hold most of them first.
-
-    ``updates``: the calls are an optimizer's.
-    """
-    among = [each for each in formulations().values() if updates or each.cause != TRAINING]
-    makers = makers_of(calls)
-    matched = match(calls, among)
-    known = {(candidate.formulation.name, candidate.spelling, candidate.results) for candidate in matched}
-    again = (
-        candidate
-        for candidate in match(_as_if_made_once(calls), among)
-        if (candidate.formulation.name, candidate.spelling, candidate.results) not in known
-    )
-    candidates = [
-        replace(candidate, operands={name: _plain_number(value) for name, value in candidate.operands.items()})
-        for candidate in (*matched, *again)
-        if not candidate.missing and _can_be_swapped(candidate, makers)
-    ]
-    chosen = []
-    for numbers in places:
-        touching = [candidate for candidate in candidates if numbers.intersection(candidate.calls)]
-        chosen.append(sorted(touching, key=lambda candidate: _unlike(candidate, numbers)))
-    return chosen
-
-
 def layout_candidates(
     calls: Sequence[OpCall], recorder: CallRecorder, places: Sequence[tuple[set[int], set[int], set[int]]]
 ) -> list[list[Candidate]]:
-    """Other layouts of operands: spellings of the calls that make them, and copies of what they make, or what moves it.
+    """Other layouts of operands: copies of what the calls that make them give, or of what moves it.
 
     Args:
         calls: the port's, ``recorder``: of their run.
         places: the numbers of some calls, those of the calls that make their operands, and those that read what these are made of.
     """
-    spelled = candidates_at(calls, [makers for _, makers, _ in places], updates=False)
     chosen = []
-    for (numbers, makers, readers), candidates in zip(places, spelled):
-        laid = [candidate for candidate in candidates if candidate.formulation.cause == LAYOUT]
+    for numbers, makers, readers in places:
+        laid = list[Candidate]()
         ops = ", ".join(calls[number].op for number in sorted(numbers))
         for number in _moving(calls, makers, numbers | readers):
             call, written = calls[number], call_text(calls[number])
@@ -192,7 +178,7 @@ def layout_candidates(
             name = str(tr("operands of {op}", op=ops))
             why = str(tr("the kernel sums in another order for each layout of its operands"))
             moved = Formulation(name, LAYOUT, " ".join(operands), (Spelling("", ""), Spelling(text, "")), (), why)
-            laid.append(Candidate(moved, 0, (number,), operands, (), call.outputs))
+            laid.append(Candidate(moved, (number,), operands, call.outputs))
         chosen.append(laid)
     return chosen
 
@@ -242,54 +228,15 @@ _MODULES: Mapping[str, Any] = {"F": paddle.nn.functional, "paddle": paddle}
 _UNSET = frozenset({"output_size"})  # what Paddle fills in where a program says nothing
 
 
-def _plain_number(value: ValueId | float) -> ValueId | float:
-    """A number that a call tells by its inverse, without that rounding: a whole one, or the root of one."""
-    if isinstance(value, ValueId) or not math.isfinite(value):
-        return value
-    for number in (float(round(value)), math.copysign(math.sqrt(round(value * value)), value)):
-        if number and math.isclose(value, number, rel_tol=1e-14):
-            return number
-    return value
-
-
-def _as_if_made_once(calls: Sequence[OpCall]) -> list[OpCall]:
-    """The calls with one number for what is computed twice of the same: ``self.gate(y) * sigmoid(self.gate(y))``."""
-    numbers: dict[int, int] = {}
-    made: dict[Any, OpCall] = {}
-    unified = []
-    for call in calls:
-        inputs = tuple((name, value._replace(number=numbers.get(value.number, value.number))) for name, value in call.inputs)
-        held = replace(call, inputs=inputs)
-        key = call.op, tuple(sorted((name, repr(value)) for name, value in call.attributes.items())), inputs
-        first = made.setdefault(key, held) if inputs and not call.op.endswith("_") and call.op not in _DRAWING else held
-        if len(first.outputs) == len(call.outputs):
-            numbers.update((value.number, other.number) for value, other in zip(call.outputs, first.outputs))
-        unified.append(held)
-    return unified
-
-
 MOVES = frozenset({
     "reshape", "transpose", "getitem", "slice", "flatten", "squeeze", "unsqueeze", "contiguous", "expand", "split", "chunk",
     "unbind", "split_with_num", "clone", "view_shape",
 })  # fmt: skip
-_DRAWING = frozenset({"dropout", "alpha_dropout", "bernoulli", "multinomial", "rrelu", "gumbel_softmax"})
-
-
-def _unlike(candidate: Candidate, numbers: set[int]) -> tuple[int, int]:
-    """How many calls of an origin a candidate does not hold, and how many others it does."""
-    return len(numbers.difference(candidate.calls)), len(set(candidate.calls) - numbers)
 
 
 def makers_of(calls: Sequence[OpCall]) -> dict[int, int]:
     """Value -> the number of the call that makes it."""
     return {value.number: number for number, call in enumerate(calls) for value in call.outputs}
-
-
-def _can_be_swapped(candidate: Candidate, makers: Mapping[int, int]) -> bool:
-    """Whether all operands are there when the first of the results is made."""
-    first = min((makers.get(value.number, -1) for value in candidate.results), default=-1)
-    operands = [value.number for value in candidate.operands.values() if isinstance(value, ValueId)]
-    return first >= 0 and all(makers.get(number, -1) < first for number in operands)
 
 
 def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> Mapping[int, Sequence[int]]:
@@ -315,9 +262,9 @@ def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[
                 operands = recorder.operands(candidate.operands)
             except LookupError:
                 continue
-            for place in candidate.others:
+            for place, spelling in enumerate(candidate.formulation.spellings[1:], 1):
                 with followed.unseen():
-                    if _gives(candidate.formulation.spellings[place].paddle, operands, wanted):
+                    if _gives(spelling.paddle, operands, wanted):
                         viable[id(candidate)].append(place)
 
     followed.probe = probe
@@ -344,13 +291,13 @@ def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate],
         viable: the spellings that give the original's results.
         often: how many times it has to be found.
     """
-    by_kind: dict[tuple[int, int, str], list[Candidate]] = defaultdict(list)
+    by_kind: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
     for candidates in groups:
         for candidate in candidates:
             for then in viable(candidate):
                 written = candidate.formulation.spellings[then].paddle
-                key = candidate.spelling, then, written
+                key = then, written
                 if not any(set(candidate.results) & set(other.results) for other in by_kind[key]):
                     by_kind[key].append(candidate)
     complete = [(key, held) for key, held in by_kind.items() if len(held) >= often]
-    return [Change(held[0].formulation, key[0], key[1], tuple(held)) for key, held in complete][:MOST]
+    return [Change(held[0].formulation, then, tuple(held)) for (then, _), held in complete][:MOST]

@@ -22,10 +22,9 @@ from ...weights.tree import TRANSPOSED
 from .. import agreement
 from ..programs import RunOutcome
 from .calls import CallRecorder, OpCall, ValueId
-from .changes import MOVES, Change
+from .changes import MOVES, Candidate, Change
 from .following import CallPlace, LinkedCapture, NumberedCapture, call_number
 from .origins import OriginGroup, labels_read
-from .patterns import Candidate
 
 _PRODUCTS = {"linear": ("F.linear", "weight"), "matmul": ("paddle.matmul", "y")}  # how they are called, with which weight
 _MOST_JOINED = 3  # products in one, of which every order is tried
@@ -138,7 +137,7 @@ def fused_products(
     for site, product in products.items():
         for same in candidates[site].values():
             if len(same) == len(product.times):
-                product.changes.append(Change(same[0].formulation, 0, 1, tuple(same)))
+                product.changes.append(Change(same[0].formulation, 1, tuple(same)))
     return [product for product in products.values() if product.groups]
 
 
@@ -160,8 +159,8 @@ def _separate(
     if all(_in_memory(side)[: len(rows)] == rows for side in sides):
         for place in range(max((side.ndim - len(rows) for side in sides), default=0)):
             texts = [_arranged(text, side, len(rows), place) for text, side in zip(blocks.products(bias=bias), sides)]
-            yield Candidate(_formulation(f"[{', '.join(texts)}]", operands), 0, (number, *moving), operands, (), parts)
-    yield Candidate(_formulation(blocks.joined(bias=bias), operands), 0, (number,), operands, (), (whole,))
+            yield Candidate(_formulation(f"[{', '.join(texts)}]", operands), (number, *moving), operands, parts)
+    yield Candidate(_formulation(blocks.joined(bias=bias), operands), (number,), operands, (whole,))
 
 
 def _parts(recorder: CallRecorder, whole: ValueId, blocks: FusedRows) -> tuple[tuple[ValueId, ...], list[int]]:
@@ -231,7 +230,7 @@ def joined_products(calls: Sequence[OpCall], numbers: Iterable[int]) -> Iterator
             sizes = ", ".join(f"w{at}.shape[-1]" for at in order)
             formulation = _formulation(f"paddle.split({function}({', '.join(words)}), [{sizes}], -1)", operands)
             results = tuple(calls[products[at]].outputs[0] for at in order)
-            yield Candidate(formulation, 0, tuple(products), operands, (), results)
+            yield Candidate(formulation, tuple(products), operands, results)
 
 
 def _gradient(rows: Sequence[tuple[Pair, Any, Any]], number: int, outcomes: tuple[RunOutcome, RunOutcome]) -> Iterator[OriginGroup]:

@@ -397,7 +397,7 @@ def layouts(calls: Sequence[TraceCall]) -> tuple[OperandLayout, ...]:
 
 
 def cause_of(group: OriginGroup) -> tuple[str, str, str]:
-    """Cause, name and reason of an origin that is no formulation of the library."""
+    """Cause, name and reason of an origin."""
     port, original = ([call for call in calls if call.backward is calls[-1].backward] for calls in (group.port, group.original))
     names = [[call.name for call in calls] for calls in (port, original)]
     special = _of_training(port, original) or _of_rows(group) or (_of_table(group) if group.of_table else None)

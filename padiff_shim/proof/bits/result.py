@@ -32,7 +32,7 @@ class BitOrigin:
 
     Attributes:
         cause: one of the causes of formulations (:data:`padiff_shim.table.formulation.CAUSES`).
-        name: what is computed; that of the formulation, where it is known.
+        name: what is computed.
         why: one sentence.
         torch, paddle: both lines.
         layers: the port's layers that run the line, one per time; "" of an optimizer's line.

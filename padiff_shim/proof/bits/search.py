@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import linecache
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,14 +28,13 @@ from ..programs import PaddleSide, RunOutcome, TorchSide
 from ..trace import Forced, Key
 from .accumulation import cast_change, narrower_change, order_change, rows_change
 from .calls import OpCall, ValueId
-from .changes import MOVES, AnyChange, Change, candidates_at, changes, layout_candidates, probed
+from .changes import MOVES, AnyChange, Candidate, Change, changes, layout_candidates, probed
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
 from .fused_weights import fused_products, joined_products
 from .origins import OriginGroup, Partners, Result
-from .patterns import Candidate, match
-from .source import Span, in_layer, in_place
+from .source import OF_A_NUMBER, Span, in_layer, in_place
 from .tables import table_change
-from .translation import Translator, changing_calls
+from .translation import Translator
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class Origin:
     change: AnyChange | None = None
     laid: bool = False
     ends: set[str] = field(default_factory=set)
-    formulation: Formulation | None = None  # what its calls are a spelling of, where no other spelling mends it
+    formulation: Formulation | None = None  # what is known of its calls, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
         """The groups of one time, those of the forward first."""
@@ -264,24 +264,14 @@ class OriginSearch:
             return None
 
     def find_changes(self) -> None:
-        """Try for each origin what the formulations offer, and then the original's own calls."""
-        places = [numbers for origin in self.origins for numbers in origin.times]
-        chosen = candidates_at(self.calls, places, updates=bool(self.steps))
-        rest = iter(chosen)
-        groups = {id(origin): [next(rest) for _ in origin.times] for origin in self.origins}
-        for origin in self.origins:
-            first = groups[id(origin)][0]
-            held = (held.formulation for held in first if len(held.calls) > 1 and origin.times[0] <= set(held.calls))
-            # Equal calls are no other spelling: their operands lie otherwise, or have other dtypes.
-            unspelled = all(group.is_of_equal_calls or group.of_table for group in origin.groups)
-            origin.formulation = origin.formulation or (None if unspelled else next(held, None))
+        """Try for each origin other layouts, and then the original's own calls."""
         self._try_layouts()
-        self._try_all(groups)
+        self._try_all()
         if self._settle():
             changed = [origin for origin in self.origins if origin.change is not None]
             for place, origin in enumerate(changed, 1):
                 self._gather(origin, [each.change for each in changed[:place] if each.change is not None])
-            self._try_all(groups)
+            self._try_all()
 
     def _gather(self, origin: Origin, known: Sequence[AnyChange]) -> None:
         """Origins without a change that another's mends behind those before it, as one that lays out what they read does, are a
@@ -295,9 +285,8 @@ class OriginSearch:
                 origin.groups, origin.times = [*origin.groups, *other.groups], [*origin.times, *other.times]
                 self.origins.remove(other)
 
-    def _try_all(self, groups: Mapping[int, list[list[Candidate]]]) -> None:
-        """Try for the origins that have no change: formulations, the original's own calls, other orders, and two of these."""
-        self._try([origin for origin in self.origins if origin.change is None], groups)
+    def _try_all(self) -> None:
+        """Try for the origins that have no change: other tables, the original's own calls, and other orders."""
         left = [origin for origin in self.origins if origin.change is None]
         for origin in left if not self.steps else ():
             origin.change = self._said(origin, self._of_tables, origin)
@@ -308,8 +297,17 @@ class OriginSearch:
                 (numbers, self._said(origin, self._translator.candidate, groups, numbers) if groups else None)
                 for numbers, groups in [(numbers, origin.at(numbers)) for numbers in origin.times]
             ]
-            joined = [(each, joined_products(self.calls, numbers)) for numbers, each in made]
-            translated[id(origin)] = [[*([] if each is None else [each]), *products] for each, products in joined]
+            kinds = {each.formulation.spellings: each for _, each in made if each is not None}
+            alike = len(kinds) < 2 and all(each is not None for _, each in made)
+            each_way = [] if alike else kinds.values()  # one time may be written as another is
+            others = [other for each in each_way for other in self._everywhere(Change(each.formulation, 1, (each,)))]
+            translated[id(origin)] = [
+                [
+                    *(each for each in (own, *others) if each is not None and numbers.intersection(each.calls)),
+                    *joined_products(self.calls, numbers),
+                ]
+                for numbers, own in made
+            ]
         if left:
             self._try(left, translated)
         for origin in left if not self.steps else ():
@@ -338,8 +336,7 @@ class OriginSearch:
     @functools.cached_property
     def _translator(self) -> Translator:
         assert isinstance(self.original.capture, LinkedCapture)
-        changing = changing_calls(self.original.capture.trace) if self.steps else set()
-        return Translator(self.original.capture, self.partners, self.followed.recorder, self._port.parameters(), changing)
+        return Translator(self.original.capture, self.partners, self.followed.recorder, self._port.parameters())
 
     def _of_tables(self, origin: Origin) -> AnyChange | None:
         """Other tables that mend an origin."""
@@ -467,8 +464,6 @@ class OriginSearch:
 
     def _everywhere(self, change: Change) -> Iterator[Candidate]:
         """The candidates of a change for the other weights and steps for which its line runs."""
-        among = match(self.calls, [change.formulation]) if change.formulation.samples else []
-        known = {(candidate.spelling, candidate.calls): candidate for candidate in among}
         first, taken = change.candidates[0], {candidate.calls for candidate in change.candidates}
         for calls in self._again(first.calls):
             if calls in taken:
@@ -477,15 +472,23 @@ class OriginSearch:
             for number, other in zip(first.calls, calls):
                 values.update(zip(self.calls[number].outputs, self.calls[other].outputs))
                 values.update(zip((held for _, held in self.calls[number].inputs), (held for _, held in self.calls[other].inputs)))
-            matched = known.get((first.spelling, calls))
-            operands: dict[str, ValueId | float] = {
-                name: values.get(held, held) for name, held in first.operands.items() if isinstance(held, ValueId)
+            operands = {
+                name: values.get(held, held) if isinstance(held, ValueId) else self._number_at(held, first.calls, calls)
+                for name, held in first.operands.items()
             }
-            if matched is not None:
-                operands = dict(matched.operands)
-            elif len(operands) < len(first.operands):
-                continue  # a number of its own that is not known
             yield replace(first, calls=calls, operands=operands, results=tuple(values.get(held, held) for held in first.results))
+
+    def _number_at(self, value: float, calls: Sequence[int], others: Sequence[int]) -> float:
+        """What a number is where its line runs for other calls."""
+        for number, other in zip(calls, others):
+            span, its = self.places[number].span, self.places[other].span
+            if span is None or its is None:
+                continue
+            for text, held in span.numbers.items():
+                made = next((made for _, made in OF_A_NUMBER if held > 0 and math.isclose(made(held), value, rel_tol=1e-14)), None)
+                if made is not None and text in its.numbers:
+                    return made(its.numbers[text])
+        return value
 
     def layers(self, outcome: RunOutcome | None = None) -> Iterator[tuple[str, list[tuple[Array, Array]]]]:
         """The port's layers, and what each call of them gave in a run, beside the original's; in the order in which they end.

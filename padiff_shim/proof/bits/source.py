@@ -138,6 +138,9 @@ def _number(node: ast.BinOp | ast.UnaryOp, names: Mapping[str, Any], others: Map
 
 _VALUED = (ast.Attribute, ast.Subscript, ast.Name, ast.BinOp, ast.UnaryOp)
 _LOAD = ast.Load()
+OF_A_NUMBER: Sequence[tuple[str, Callable[[float], float]]] = (
+    ("{}", float), ("1 / ({})", lambda number: 1 / number), ("({}) ** 0.5", math.sqrt)
+)  # what a line may say of a number that it names  # fmt: skip
 _GREATEST_POWER = 1e6  # of a whole number, whose digits would take for ever
 _ARITHMETIC: Mapping[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Pow: operator.pow,
@@ -422,9 +425,13 @@ class _Source:
             if float(value).is_integer():
                 return shown(value)  # which a counter may be by chance
             numbers = [pair for each in (span, *(made for made, _ in _before(span, spans))) for pair in each.numbers.items()]
-            same = (text for text, number in numbers if number == value)
-            inverse = (f"1 / ({text})" for text, number in numbers if number and math.isclose(1 / number, value, rel_tol=1e-14))
-            return next(itertools.chain(same, inverse), shown(value))  # a name is right in layers of other widths, too
+            named = (
+                words.format(text)
+                for words, make in OF_A_NUMBER
+                for text, number in numbers
+                if number > 0 and math.isclose(make(number), value, rel_tol=1e-14)
+            )
+            return next(named, shown(value))  # a name is right in layers of other widths, too
         for text, known in reversed(list(span.variables.items())):
             if known == value:
                 return text

@@ -1,4 +1,4 @@
-"""Running the spellings of a formulation: from source text to results."""
+"""Running spellings: from source text to results."""
 
 from __future__ import annotations
 
@@ -8,18 +8,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import paddle
 import torch
 
-from ...table.formulation import Formulation
-
-Array = np.ndarray[Any, Any]
 _NAMESPACES: dict[str, dict[str, Any]] = {
     "paddle": {"paddle": paddle, "F": paddle.nn.functional, "math": math},
     "torch": {"torch": torch, "F": torch.nn.functional, "math": math},
 }
-SEED = 20
 
 
 @functools.cache
@@ -46,29 +41,6 @@ def replay(text: str, operands: Mapping[str, Any], framework: str = "paddle") ->
     It runs in whatever mode is open, and on the operands' own graph: ``replay("x / c", {"x": x, "c": 3.0})`` is ``x / 3.0``.
     """
     return compiled(text, tuple(operands), framework)(*operands.values())
-
-
-def drawn(formulation: Formulation, place: int = 0) -> dict[str, Any]:
-    """The operands of a sample by name: arrays, float ones of float32, and numbers."""
-    arrays = formulation.samples[place].arrays(np.random.default_rng(SEED))
-    return dict(zip(formulation.names, arrays, strict=True))
-
-
-def is_float(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype.kind == "f"
-
-
-def paddle_operands(arrays: Mapping[str, Any], dtype: str) -> dict[str, Any]:
-    """Tensors of Paddle: float ones in ``dtype``, wanting gradients."""
-    operands = {}
-    for name, value in arrays.items():
-        if isinstance(value, np.ndarray):
-            tensor = paddle.to_tensor(value)
-            tensor = tensor.astype(dtype).detach() if is_float(value) else tensor
-            tensor.stop_gradient = not is_float(value)
-            value = tensor
-        operands[name] = value
-    return operands
 
 
 def listed(result: Any) -> list[Any]:

@@ -1,32 +1,25 @@
-"""The original's calls at an origin, written in Paddle's words: what to try where no formulation of the library is at hand."""
+"""The original's calls at an origin, written in Paddle's words: what to try there."""
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ...table.formulation import Formulation, Spelling
-from ..trace import Trace, TraceCall, TraceOperand, Value
+from ..trace import TraceCall, TraceOperand, Value
 from .calls import CallRecorder, OpCall, ValueId
+from .changes import Candidate
 from .following import LinkedCapture, as_side, call_number
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
-from .patterns import Candidate
 from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
 
+_DECIMAL = r"(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?|(?<![\w.])\d+e[-+]?\d+"
 _CAST = r'\bx\d+\.astype\("\w+"\)'  # of an operand
-
-
-def changing_calls(trace: Trace) -> set[TraceCall]:
-    """The calls of an optimizer's last step that have other numbers in the step before: no source says these numbers."""
-    steps = [list(calls) for _, calls in itertools.groupby(trace.nodes, key=lambda call: call.layer)][-2:]
-    pairs = list(zip(*steps)) if len(steps) == 2 else []
-    return {call for before, call in pairs if before.name == call.name and before.attributes != call.attributes}
 
 
 class Translator(CallWords):
@@ -35,7 +28,6 @@ class Translator(CallWords):
     Args:
         original: the original's run, partners: of its values in the port's run, recorder: of that run.
         parameters: the port's parameters by name.
-        changing: calls whose numbers belong to one step of a training, see :func:`changing_calls`.
     """
 
     def __init__(
@@ -44,9 +36,8 @@ class Translator(CallWords):
         partners: Partners,
         recorder: CallRecorder,
         parameters: Mapping[str, Any],
-        changing: Set[TraceCall] = frozenset(),
     ) -> None:
-        super().__init__(parameters.keys(), changing)
+        super().__init__(parameters.keys())
         self._original, self._partners, self._recorder, self._parameters = original, partners, recorder, parameters
         self._as_made = False  # products have the axes that Paddle's have
         self._parts: set[str] = set()  # of a call's text: those of the calls before it
@@ -79,6 +70,7 @@ class Translator(CallWords):
             idle = (operand.value.node for operand in last.operands if torch.equal(operand.tensor, last.result.tensor))
             last = next((call for call in idle if call in groups[0].original), last)
         self._names: dict[str, ValueId] = {}
+        self._numbers: dict[float, str] = {}
         self._late = {value for call in self._recorder.calls[number:] for value in call.outputs}
         value, side = result
         texts: list[str] = []
@@ -92,19 +84,20 @@ class Translator(CallWords):
             text = ast.get_source_segment(text, tree) or text  # without the parentheses of all
             if side.shape != made.shape or side.is_complex() is not made.is_complex():
                 whole = f"({text})" if isinstance(tree, (ast.BinOp, ast.UnaryOp)) else text
-                # Norms see their operands in another shape, and products of rows keep the axes of theirs.
-                texts += [text] if last.name.startswith("native_") or last.name in PRODUCTS else []
+                texts.append(text)  # norms see their operands in another shape, and products of rows keep the axes of theirs
                 text = self._paired(whole, made, side, last)
-            texts.append(text)
+            texts += [text.replace(".t()", ""), text]  # of elements alone, for weights of any axes
         if not texts:
             return None
+        texts = [text if "to_tensor(" in text else re.sub(_DECIMAL, self._numbered, text) for text in texts]
         if side.dtype in (torch.bfloat16, torch.float16):  # kernels compute in float32, and round once
             widened = [re.sub(r"\bx\d+\b", r'\g<0>.astype("float32")', text) for text in texts]
             texts += [f'({text}).astype("{DTYPES[side.dtype]}")' for text in widened]
         cause, name, why = cause_of(groups[0])
         spellings = (Spelling("", ""), *(Spelling(self._once(text), "") for text in dict.fromkeys(texts)))
         spelled = Formulation(name, cause, " ".join(self._names), spellings, (), why)
-        return Candidate(spelled, 0, tuple(sorted(numbers | {number})), dict(self._names), (), (value,))
+        named = {name: number for number, name in self._numbers.items()}
+        return Candidate(spelled, tuple(sorted(numbers | {number})), {**self._names, **named}, (value,))
 
     def _in_each_way(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression: products have the axes that Paddle's have, and then the shapes that the original gives them."""
@@ -121,6 +114,10 @@ class Translator(CallWords):
                 name = f"y{text.count(chr(10)) + 1}"
                 text = f"{name} = {part}\n{text.replace(part, name)}"
         return text
+
+    def _numbered(self, number: re.Match[str]) -> str:
+        """The name of a number, which is an operand, too: the port may name it, and may have another one for each layer or step."""
+        return self._numbers.setdefault(float(number[0]), f"n{len(self._numbers) + 1}")
 
     def constant(self, call: TraceCall) -> str:
         """A call that depends on no value of the port's, as an expression; "" where it has no words."""

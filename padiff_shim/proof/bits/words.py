@@ -141,11 +141,10 @@ class CallWords:
 
     Args:
         labels: of what the port has as parameters.
-        changing: calls whose numbers belong to one step of a training.
     """
 
-    def __init__(self, labels: Set[str] = frozenset(), changing: Set[TraceCall] = frozenset()) -> None:
-        self._labels, self._changing = labels, changing
+    def __init__(self, labels: Set[str] = frozenset()) -> None:
+        self._labels = labels
         self._texts_of: dict[TraceCall, str] = {}
 
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
@@ -155,14 +154,14 @@ class CallWords:
     def _texts(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression, in each way in which the table of ops has words for it and those before it."""
         for phrase in phrases(call):
-            match = None if call in self._changing else phrase.matched(call)
+            match = phrase.matched(call)
             with contextlib.suppress(*UNTRANSLATED):
                 if match is not None and len(phrase.kernels) > 1:
                     yield self._phrased(match)
         with contextlib.suppress(*UNTRANSLATED):
             yield self._signed(call)
         for phrase in phrases(call):
-            match = None if call in self._changing else phrase.matched(call)
+            match = phrase.matched(call)
             with contextlib.suppress(*UNTRANSLATED):
                 if match is not None and len(phrase.kernels) == 1:
                     yield self._phrased(match)
@@ -207,7 +206,7 @@ class CallWords:
             bias, rows, weight = (self._operand(call, operand) for operand in call.operands)
             return f"F.linear({rows}, {weight}, {bias})"
         write = _attention if FUSED_ATTENTION in call.name else _SIGNS.get(call.name)
-        if write is None or call in self._changing:
+        if write is None:
             raise Untranslatable(call.name)
         operands = [self._operand(call, operand) for operand in call.operands]
         if call.name == "mm" and call.operands[1].value.label in self._labels:
@@ -245,7 +244,7 @@ class CallWords:
         if held.dim() == wanted.dim() <= 5:
             for order in itertools.permutations(range(held.dim())):
                 if held.permute(order).shape == wanted.shape:
-                    return f"{text}.transpose({list(order)})"
+                    return f"{text}.t()" if order == (1, 0) else f"{text}.transpose({list(order)})"
         return f"{text}.reshape({list(wanted.shape)})"
 
     @staticmethod
