@@ -467,7 +467,7 @@ def _of_other_steps(port: list[str], original: list[str], *, same_dtypes: bool) 
     """Cause and reason where both call other kernels."""
     if not same_dtypes:
         return ROUNDING, tr("the calls compute in other dtypes, and round in other places")
-    if sorted(port) == sorted(original):
+    if sorted(map(_scaled, port)) == sorted(map(_scaled, original)):
         return ROUNDING, tr("the same steps in another order round other numbers")
     if _PRODUCTS.intersection((*port, *original)):
         return GROUPING, tr("a product sums in its own order, and rounds once where several steps round each")
@@ -476,6 +476,11 @@ def _of_other_steps(port: list[str], original: list[str], *, same_dtypes: bool) 
     if min(len(port), len(original)) == 1:
         return FUSED, tr("one call rounds once, several round each step")
     return GROUPING, tr("other steps are rounded")
+
+
+def _scaled(name: str) -> str:
+    """A kernel's name; one for both that multiply by a number."""
+    return "mul" if name == "div" else name
 
 
 def _plain(name: str) -> str:
