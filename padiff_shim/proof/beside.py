@@ -162,6 +162,8 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _parts(own: ast.AST, other: ast.AST, port: _Side, original: _Side) -> Iterator[_Pair]:
     """The names, numbers and parts that stand for one another in two statements or expressions, equal ones included."""
+    if isinstance(own, ast.BinOp) and isinstance(other, ast.Call):
+        other = _as_operator(other, original)
     within = [_operands(node) for node in (own, other)]
     if isinstance(own, ast.Call) and isinstance(other, ast.Call):
         yield from _of_calls(own, other, port, original)
@@ -210,6 +212,15 @@ def _called(call: ast.Call, side: _Side) -> tuple[str, list[ast.expr]]:
     if not isinstance(func, ast.Attribute) or _spelt(func.value) == "self":
         return "", call.args
     return func.attr, call.args if side.is_module(func.value) else [func.value, *call.args]
+
+
+_OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "pow": ast.Pow, "matmul": ast.MatMult}
+
+
+def _as_operator(call: ast.Call, side: _Side) -> ast.expr:
+    """A call as the operator that it stands for; itself where it stands for none."""
+    name, nodes = _called(call, side)
+    return ast.BinOp(nodes[0], _OPERATORS[name](), nodes[1]) if name in _OPERATORS and len(nodes) == 2 and not call.keywords else call
 
 
 def _bound(nodes: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]) -> dict[str, ast.expr]:

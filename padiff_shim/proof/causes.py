@@ -213,9 +213,13 @@ def _powers(table: torch.Tensor) -> str:
 
 
 def _of_kind(matching: Matching, original: TraceCall, port: TraceCall) -> tuple[Cause, str] | None:
-    """Two ops of different kinds."""
+    """Two ops of different kinds, or the tables that they read."""
     if kind(original) == kind(port):
         return None
+    read = ([side for side in node.operands if _is_constant(side) and side.value.count > 1] for node in (original, port))
+    for expected, actual in itertools.product(*read):
+        if comparable(expected, actual) and not (expected.value in matching.of_first or matching.is_matched(actual.value)):
+            return values_differ(expected, actual)
     return Cause.OTHER_OP, tr("{port} in place of {original}", port=port, original=original)
 
 

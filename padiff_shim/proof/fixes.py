@@ -273,7 +273,8 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
     """
     layers = dict(model.named_sublayers(include_self=True))
     text = _of_constructor(layers.get(change.layer), change.arguments)
-    held = [_held_otherwise(layers[path], text) for path in of_one_line(layers, change)]
+    alone = [change.layer] if _takes(layers.get(change.layer), text) and _of_a_library(type(layers[change.layer])) else []
+    held = [_held_otherwise(layers[path], text) for path in of_one_line(layers, change) or alone]
     changed = [(part, attributes, vars(part).copy()) for parts in held for part, attributes in parts]
     try:
         for part, attributes, _ in changed:

@@ -316,6 +316,7 @@ class _MistakeSearch:
         """All differences, until both agree or one cannot be mended."""
         self._search()
         self._keep_what_mends_all()
+        self._measure_alone()
         apis = [difference.port.api if difference.port is not None else None for difference in self._differences]
         # A setting of several calls was seen in one of them.
         seen = [(api and api.place, {_key(each.seen or each), _key(each)}) for api, each in zip(apis, self._differences)]
@@ -412,6 +413,23 @@ class _MistakeSearch:
                 self._differences = [replace(other, behind=None) for other in same]
                 self._rest = ""
                 return
+
+    def _measure_alone(self) -> None:
+        """Note how far each change alone moves the port's outputs: they were measured behind the mending of all before."""
+        changes = dict.fromkeys(difference.change() for difference in self._differences)
+        runs = dict[Patch | Remade | None, RunOutcome]()
+        self._forced, self._attributes = {}, {}
+        for change in (None, *changes) if len(changes) > 1 else ():
+            with contextlib.suppress(NotWider), self._with(change) if change else contextlib.nullcontext(1) as changed:
+                if changed:
+                    runs[change] = self._run_mended({})
+                    runs[change].trace.forget()
+        for at, difference in enumerate(self._differences):
+            change = difference.change()
+            if change in runs and change is not None and None in runs and difference.part == FORWARD:
+                same = [other for other in self._differences if other.change() == change]
+                effect = agreement_module.largest_of_rows(agreement_module.outputs(runs[None], runs[change])) / len(same)
+                self._differences[at] = replace(difference, effect=effect)
 
     def _helps(
         self,

@@ -714,7 +714,7 @@ def expressions(differences: Differences, evidence: Evidence) -> Differences:
                 by_hand.add(at)
         if at is not None and alone is not None:
             parts[at][difference.cause].add(alone.key)
-            left[at] = replace(left[at], text=_with_call(left[at], difference, alone), rewrite=None)
+            left[at] = replace(left[at], text=_with_call(left[at], difference, alone), write="", rewrite=None)
         else:
             left.append(difference)
             parts.append(_beginning(difference))
@@ -867,11 +867,6 @@ def mistakes(differences: Sequence[CallDifference], layers: LayersOfBoth) -> lis
     return sorted(once_each, key=lambda mistake: -(mistake.effect or 0.0))  # what was not measured comes last
 
 
-def _modes(original: Model | None, port: Model | None) -> tuple[str, str]:
-    """In which way two convolutions pad, which is a call of its own but for zeros."""
-    return getattr(original, "padding_mode", ""), getattr(port, "_padding_mode", "")
-
-
 def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     """The mistake of one difference, with what to write."""
     sites: tuple[CallSite | None, CallSite | None] = difference.sites or (None, None)
@@ -883,10 +878,6 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     place = port or original
     path = place.layer if place else ""
     cause, text, write = difference.cause, difference.text, difference.write
-    modes = _modes(layers[0].get(original.layer if original else ""), layers[1].get(path))
-    if modes[0] != modes[1] and (cause in WRITTEN_OTHERWISE or {"pad", "mode"} & {*difference.arguments}):
-        cause, write = Cause.ATTRIBUTE, f"padding_mode={modes[0]!r}"
-        text = tr("{name}={own} against {other}", name="padding_mode", own=repr(modes[1]), other=repr(modes[0]))
     change = difference.change()
     patch = change if isinstance(change, Patch) else None
     write = write or (" ".join(patch.after.split()) if patch else "")
