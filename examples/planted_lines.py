@@ -96,6 +96,17 @@ def steps_to_mend(name: str, folder: Path) -> list[str]:
 
 _LAYER = "return self.n(q)"
 LINES = {
+    "quotient of a product": Lines(
+        "h = (q / 2 * 3 + 0.5).clip(0, 1)\nreturn h * k",
+        "s = q.div(2 * 3).add(0.5).clamp(0, 1)\nreturn s * k",
+        alone=True,
+    ),
+    "activation of both": Lines(
+        "return self.n(q) * self.n(k)",
+        "return self.n(q) * self.n(k)",
+        layers=("paddle.nn.ReLU()", "torch.nn.SiLU()"),
+        alone=True,
+    ),
     "tril mask": Lines(
         "s = q @ k.transpose([0, 2, 1])\nreturn F.softmax(s.masked_fill(paddle.tril(paddle.ones([6, 6])) == 0, -1e9), -1) @ x",
         "s = q @ k.mT\nreturn torch.softmax(s.masked_fill(torch.tril(torch.ones(6, 6), 1) == 0, -1e9), -1) @ x",

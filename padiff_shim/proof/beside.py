@@ -8,7 +8,7 @@ import difflib
 import inspect
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
@@ -57,22 +57,25 @@ class Otherwise(NamedTuple):
     cause: Cause
 
 
-def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
+def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = ()) -> Iterator[Otherwise]:
     """What the port's functions have otherwise than those of the original; first that of the two lines, and there the port's line.
 
-    A name that stands for another one everywhere is no difference; what is written has the port's names.
+    ``also``: further lines of the port's, whose functions come next. A name that stands for another one everywhere is no
+    difference; what is written has the port's names.
     """
     own, other = ({} if is_library(site.file) else _functions(site.file) for site in (port, original))
     here, there = (_around(site, functions) for site, functions in ((port, own), (original, other)))
-    common = [name for name in own if name in other and not name.endswith(".__init__")]  # layers are not made anew
-    pairs = [(name, name) for name in common if name in (here, there)] + ([(here, there)] if here and there else [])
-    pairs += [(name, name) for name in common]
+    near = {here, *(_around(site, own) for site in also if site.file == port.file)}
+    lines = [port.line, *(site.line for site in also)]
+    common = _twins(own, other)
+    pairs = [pair for pair in common if here in pair or there in pair] + ([(here, there)] if here and there else [])
+    pairs += [pair for pair in common if pair[0] in near] + common
     sides = _Side.of(port.file), _Side.of(original.file)
     for first, second in dict.fromkeys(pairs):
         if own[first] is other[second]:
             continue  # both programs call it
         statements = list(_paired(_statements(own[first]), _statements(other[second])))
-        statements.sort(key=lambda pair: not pair[0].lineno <= port.line <= (pair[0].end_lineno or 0))
+        statements.sort(key=lambda pair: not any(pair[0].lineno <= line <= (pair[0].end_lineno or 0) for line in lines))
         both = [list(_parts(a, b, *sides)) for a, b in statements]
         names = _names(pair for parts in both for pair in parts)
         known = _read(own[first])
@@ -100,10 +103,19 @@ def otherwise(port: CallSite, original: CallSite) -> Iterator[Otherwise]:
                 yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
 
 
+def _twins(own: Collection[str], other: Collection[str]) -> list[tuple[str, str]]:
+    """The functions that stand for one another: of one name, or methods of classes that are called otherwise."""
+    methods = {name.rpartition(".")[2]: name for name in other if name not in own}
+    twins = [(name, name if name in other else methods.get(name.rpartition(".")[2], "")) for name in own]
+    return [pair for pair in twins if pair[1] and not pair[0].endswith(".__init__")]  # layers are not made anew
+
+
 def _cause(chosen: Mapping[ast.expr, str]) -> Cause:
     """What differs where the original has other texts: numbers alone, the function that is called, or something else."""
     if all(isinstance(node, (ast.Constant, ast.UnaryOp)) for node in chosen):
         return Cause.ATTRIBUTE
+    if all(isinstance(node, ast.Compare) for node in chosen):
+        return Cause.OTHER_OP
     pairs = [(node, _expression(text)) for node, text in chosen.items()]
     names = [[getattr(getattr(each, "func", None), "attr", None) for each in pair] for pair in pairs]
     return Cause.OTHER_OP if all(name != wanted and name and wanted for name, wanted in names) else Cause.OPERAND
@@ -176,6 +188,8 @@ def _parts(own: ast.AST, other: ast.AST, port: _Side, original: _Side) -> Iterat
             yield own, other
             return
         if [type(each) for each in _operators(own)] != [type(each) for each in _operators(other)]:
+            operators = {name: value for name, value in vars(other).items() if name in ("op", "ops")}
+            yield own, type(own)(**{**vars(own), **operators})
             yield own, other
     for first, second in zip(*within):
         yield from _parts(first, second, port, original)
@@ -220,7 +234,9 @@ _OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "
 def _as_operator(call: ast.Call, side: _Side) -> ast.expr:
     """A call as the operator that it stands for; itself where it stands for none."""
     name, nodes = _called(call, side)
-    return ast.BinOp(nodes[0], _OPERATORS[name](), nodes[1]) if name in _OPERATORS and len(nodes) == 2 and not call.keywords else call
+    return (
+        ast.BinOp(nodes[0], _OPERATORS[name](), nodes[1]) if name in _OPERATORS and len(nodes) == 2 and not call.keywords else call
+    )
 
 
 def _bound(nodes: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]) -> dict[str, ast.expr]:
@@ -302,7 +318,7 @@ def _text(own: ast.expr, other: ast.expr, names: Mapping[str, ast.expr], port: _
     kinds = [type(each.value) if isinstance(each, ast.Constant) else None for each in (own, other)]
     parts = other.elts if isinstance(other, ast.Tuple) else [other]
     unwritten = any(isinstance(part, (ast.Slice, ast.Starred)) for part in parts)
-    unwritten |= isinstance(getattr(own, "ctx", None), ast.Store)
+    unwritten |= isinstance(getattr(own, "ctx", None), ast.Store) and not isinstance(own, ast.Name)
     if unwritten or not hasattr(own, "lineno") or (kinds[0] and kinds[0] is not kinds[1]):
         return ""
     calls = [node for node in ast.walk(own) if isinstance(node, ast.Call) and node is not own]

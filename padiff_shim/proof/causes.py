@@ -239,6 +239,8 @@ def _of_indices(matching: Matching, original: TraceCall, port: TraceCall) -> tup
             if not _equal_masks(meant, actual):
                 return values_differ(meant, actual)
         elif not matching.same(expected.value, actual.value) and not _complementary(expected, actual):
+            if all(map(has_name, (expected.value, actual.value))) and matching.is_matched(actual.value):
+                return Cause.OPERAND, different_sources(expected, actual)
             return values_differ(meant, actual)
     return None
 

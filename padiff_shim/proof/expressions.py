@@ -241,39 +241,9 @@ def added(call: ast.Call, texts: Mapping[str, str]) -> Edit:
     return Edit(line, column, line, column, f", {text}")
 
 
-def names_of_parts(value: Value) -> tuple[list[ast.expr], int]:
-    """The names to which one statement hands the parts of a tensor, and the place of a value among them; none of any other value.
-
-    The parts are those of a call's result (``chunk``), or indices of one tensor.
-    """
-    call = None if value.node is None else value.node.api
-    node = None if call is None else call.expression
-    statement: Any = None if call is None or node is None else parents_of(call.file).get(node)
-    elements = statement.elts if isinstance(statement, ast.Tuple) else []
-    if call is not None and isinstance(node, ast.Subscript) and elements:
-        parts = [
-            part for part in elements if isinstance(part, ast.Subscript) and ast.unparse(part.value) == ast.unparse(node.value)
-        ]
-        statement, at = parents_of(call.file).get(statement), elements.index(node) if len(parts) == len(elements) else -1
-    else:
-        at = value.node.results.index(value) if value.node is not None and value in value.node.results else -1
-    target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-    names = target.elts if isinstance(target, (ast.Tuple, ast.List)) and at >= 0 else []
-    return ([], 0) if any(isinstance(name, ast.Starred) for name in names) else (names, at)
-
-
 def attribute_text(path: str) -> str:
     """A layer or a weight as the model's code names it: ``self.blocks[0].weight`` of ``blocks.0.weight``."""
     return re.sub(r"\.(\d+)\b", r"[\1]", f"self.{path}" if path else "self")
-
-
-def names_at(site: CallSite) -> list[str]:
-    """The names to which the statement on a line hands several parts."""
-    nodes = (node for node in nodes_of(site.file) if isinstance(node, ast.Assign) and node.lineno == site.line)
-    return [ast.unparse(name) for node in nodes for name in getattr(node.targets[0], "elts", [])]
-
-
-_ARRANGE = ("transpose", "t", "swapaxes", "swapdims", "matrix_transpose", "moveaxis", "unsqueeze", "reshape", "flatten", "squeeze")
 
 
 # ---- Where a function of the port has a value.
@@ -357,6 +327,9 @@ def parents_of(file: str) -> dict[ast.AST, Any]:
 @functools.lru_cache(maxsize=64)
 def _parents_in(tree: ast.AST) -> dict[ast.AST, Any]:
     return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+
+
+_ARRANGE = ("transpose", "t", "swapaxes", "swapdims", "matrix_transpose", "moveaxis", "unsqueeze", "reshape", "flatten", "squeeze")
 
 
 def source_of_value(value: Value) -> ValueSource | None:

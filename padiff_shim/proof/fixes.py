@@ -291,8 +291,14 @@ def of_one_line(layers: Mapping[str, paddle.nn.Layer], change: Remade) -> list[s
         return [*change.layers]
     layer = layers.get(change.layer)
     text = _of_constructor(layer, change.arguments)
-    line = constructor(change.layer, layers, text) if _takes(layer, text) else None
-    alike = [] if line is None else [path for path, other in layers.items() if type(other) is type(layer)]
+    line = constructor(change.layer, layers, text) if _takes(layer, text) or _LAYER.match(text) else None
+    if line is None:
+        return []
+    names, own = names_in(line.file), change.layer.rpartition(".")[2]
+    several = [resolved(call.func, names) for call in _calls_at(line.file, line.line)].count(type(layer)) > 1
+    alike = [
+        path for path, other in layers.items() if type(other) is type(layer) and (not several or path.rpartition(".")[2] == own)
+    ]
     return [path for path in alike if constructor(path, layers, text) == line]
 
 
@@ -303,6 +309,8 @@ def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.L
     """
     names = list(inspect.signature(type(layer).__init__).parameters)[1:]
     try:
+        if _LAYER.match(text):
+            return [(layer, {"forward": eval(text, {"paddle": paddle}).forward})]
         wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
         if not _of_a_library(type(layer)):
             return [(layer, wanted)]
@@ -337,7 +345,7 @@ def made_as(originals: Mapping[str, Model], ports: Mapping[str, Model], path: st
     innermost layers.
     """
     around = [["", *itertools.accumulate(each.split("."), "{}.{}".format)] for each in (own, path)]
-    for place, layer in ((place, ports[place]) for place in dict.fromkeys(around[0]) if place in ports):
+    for place, layer in ((place, ports[place]) for place in dict.fromkeys(itertools.chain(*around)) if place in ports):
         others = [originals[place] for place in dict.fromkeys(around[1]) if place in originals]
         if not _of_a_library(type(layer)):
             yield from _held_as(originals, ports, place, others)

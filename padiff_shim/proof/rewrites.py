@@ -16,7 +16,6 @@ import torch
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
-from ..text import tr
 from .arguments import ApiCall, as_read, shown, value_of
 from .bits.source import PortNames, aliases
 from .bits.spelling import replay
@@ -413,49 +412,6 @@ def _is_read_as(value: Value, operand: Value) -> bool:
 
 MENDS = 2  # the answer of :attr:`Evidence.helps` where both agree with the change
 UNTRIED = 3  # the answer of :attr:`Evidence.helps` where lines cannot be exchanged
-_OTHERWISE = {ast.Gt: ">=", ast.GtE: ">", ast.Lt: "<=", ast.LtE: "<"}  # about equal numbers
-
-
-def with_other_comparison(difference: CallDifference, evidence: Evidence) -> CallDifference | None:
-    """The comparison that a wrong mask comes from, where it takes equal numbers otherwise than the original does.
-
-    Paddle compares unseen: it is looked for in the expressions of the call that reads the mask.
-    """
-    original, port, matching = difference.original, difference.port, evidence.matching
-    if not original or not port or port.api is None or matching is None:
-        return None
-    waiting: list[TraceCall | None] = [original if difference.cause is Cause.MISSING else None]
-    compared: TraceCall | None = None
-    waiting += [operand.value.maker for operand in original.operands if difference.cause is Cause.CONSTANT]
-    while waiting and compared is None:
-        maker = waiting.pop()
-        compared = maker if maker is not None and maker.name in ("gt", "ge", "lt", "le") else None
-        waiting += [operand.value.maker for operand in maker.operands] if maker is not None else []
-    wrong = [operand.value for operand in port.operands if not matching.is_matched(operand.value)]
-    read = [node for own, _, node in tensor_arguments(port.api) if any(_is_read_as(own, value) for value in wrong)]
-    function, names = ValueSource(port.api.file, read[0], "").function if read else None, set[str]()
-    while read and function is not None:
-        for node in ast.walk(read.pop(0)):
-            if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _OTHERWISE:
-                number = node.comparators[0]
-                if compared and isinstance(number, ast.Constant) and compared.attributes.get("other", number.value) != number.value:
-                    return None  # the number is another
-                own, wanted = ast.unparse(node), f"{ast.unparse(node.left)} {_OTHERWISE[type(node.ops[0])]} "
-                wanted += ast.unparse(node.comparators[0])
-                rewrite = Rewrite.of(port.api.file, [(node, wanted)])
-                if not 0 < evidence.helps(rewrite.patch()) < UNTRIED:
-                    return None
-                text = tr("{own}, where the original has what {wanted} gives", own=own, wanted=wanted)
-                sites = (compared or original).site, port.site._replace(line=node.lineno)
-                changed = replace(
-                    difference, cause=Cause.OTHER_OP, text=text, original=compared or original, sites=sites, spelled=own
-                )
-                return replace(changed, rewrite=rewrite)
-            if isinstance(node, ast.Name) and node.id not in names:
-                names.add(node.id)
-                assigns = [part for part in ast.walk(function) if isinstance(part, ast.Assign)]
-                read += [part.value for part in assigns if ast.unparse(part.targets[0]) == node.id]
-    return None
 
 
 def _with_result(difference: CallDifference, evidence: Evidence) -> Rewrite | None:

@@ -36,8 +36,6 @@ from .expressions import (
     Rewrite,
     argument_source,
     both,
-    names_at,
-    names_of_parts,
     registered,
     reordered_source,
     with_arguments,
@@ -55,7 +53,6 @@ from .rewrites import (
     same_numbers,
     tensor_arguments,
     transposed,
-    with_other_comparison,
 )
 from .trace import Key, Model, Trace, TraceCall, TraceOperand, Value
 
@@ -122,40 +119,6 @@ def _is_turned(mask: Value, original_drops: torch.Tensor, port_drops: torch.Tens
     return bool(mixed.any()) and bool((original_drops == shown)[mixed].all()) and bool((port_drops == ~shown)[mixed].all())
 
 
-def unpacked_otherwise(differences: Differences, evidence: Evidence) -> Differences:
-    """Replaces a difference by the order of the names that a line gives to the parts of one call, if that explains all."""
-    difference, matching, port = differences[-1], evidence.matching, differences[-1].port
-    if matching is None or port is None or difference.backward:
-        return differences
-    near = [matching.of_first[value] for value in difference.taken or () if value in matching.of_first]
-    near += itertools.islice(_behind(port), _NEAR)
-    partners = [matching.of_second[value].node for value in near if matching.is_matched(value)]
-    beside = [names_at(node.site) for node in partners if node is not None]
-    known, places = 0, dict[tuple[Any, ...], set[int]]()  # a file and names of its; which of their parts are near
-    for value in near:
-        names, at = names_of_parts(value)
-        if len(names) > 1 and value.node is not None and value.node.api is not None:
-            places.setdefault((value.node.api.file, *names), set()).add(at)
-    for (file, *names), read in places.items():
-        own = [ast.unparse(name) for name in names]
-        if own in beside:
-            continue  # the original gives them the same names: their readers are wrong
-        pairs = sorted(itertools.combinations(range(len(own)), 2), key=lambda pair: -len(read.intersection(pair)))[:_MOST_TRIED]
-        orders = [[own[{here: there, there: here}.get(at, at)] for at in range(len(own))] for here, there in pairs]
-        every = [list(order) for order in itertools.permutations(own)] if len(own) <= _MOST_PARTS and not evidence.mended else []
-        for tried, order in enumerate([*orders, *(order for order in every if order not in (own, *orders))]):
-            if tried == len(orders) and not known:
-                break
-            rewrite = Rewrite.of(file, zip(names, order))
-            known |= (helps := evidence.helps(rewrite.patch()))
-            if helps == MENDS:
-                text = tr("{names} take the parts in another order than the original", names=", ".join(own))
-                site = port.site._replace(file=file, line=names[0].lineno)
-                sites = difference.original.site if difference.original else site, site
-                return [replace(difference, cause=Cause.SWAPPED, text=text, sites=sites, rewrite=rewrite, settles=True)]
-    return differences
-
-
 def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Differences:
     """Replaces a difference that nothing mends by what the port's statements have otherwise than the original's, if that does."""
     difference = differences[-1]
@@ -172,12 +135,18 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
             changed = replace(difference, cause=Cause.ATTRIBUTE, text=text, port=replace(port, layer=made.layer))
             held = f"{made.layer}.{made.arguments.partition('=')[0]}".removeprefix(".") if made.layers else ""
             return [*differences[:-1], replace(changed, write=made.arguments, rewrite=made if held else None, attribute=held)]
-    for other in itertools.islice(otherwise(port.site, original.site), _MOST_TRIED):
+    makers = [operand.value.node.site for operand in port.operands if operand.value.node is not None]
+    for other in itertools.islice(otherwise(port.site, original.site, makers), _MOST_TRIED):
         if evidence.helps(other.rewrite.patch(), True) == MENDS:
             text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
             sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
             return [*differences[:-1], replace(difference, cause=other.cause, text=text, sites=sites, rewrite=other.rewrite)]
     return differences
+
+
+def names_before_operands(differences: Differences, evidence: Evidence) -> Differences:
+    """The same first of operands that are swapped: a line in front may give them each other's names."""
+    return as_the_original_has_it(differences, evidence) if differences[-1].cause is Cause.SWAPPED else differences
 
 
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
@@ -388,8 +357,6 @@ def rearranged_operands(differences: Differences, evidence: Evidence) -> Differe
 
 
 _MOST_TRIED = 8  # changes of lines, each a run of the port
-_MOST_PARTS = 4  # of one call, in whose orders names are tried
-_NEAR = 8  # values behind a call, among which the parts of another call are looked for
 _ROOTS = 3  # calls with which a wrong value begins
 
 
@@ -398,8 +365,6 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
     difference = differences[-1]
     if evidence.matching is None or evidence.answering is None or difference.write or difference.rewrite or difference.backward:
         return differences
-    if (compared := with_other_comparison(difference, evidence)) is not None:
-        return [*differences[:-1], compared]
     if difference.cause in (Cause.OTHER_OP, Cause.MISSING) and (layer := layer_of(difference, evidence)):
         return [*differences[:-1], replace(difference, write=layer)]
     rewrite, most = None, 0
@@ -810,7 +775,7 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
 
 # While both runs hold their numbers each difference is looked at at once; in the end all of them are.
 RULES_OF_A_SEARCH = (
-    *(turned_masks, attention_scales, unpacked_otherwise, held_otherwise, rearranged_operands),
+    *(turned_masks, attention_scales, names_before_operands, held_otherwise, rearranged_operands),
     *(exchanged_arguments, rearrangements, other_expressions, as_the_original_has_it),
 )
 RULES = (
