@@ -85,22 +85,23 @@ def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = (
             if not {names.get(name, name) for name in _read(twin)} & _read(statement):
                 continue  # another statement
             texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
-            choices = [{node: text} for node, text in dict.fromkeys(texts) if text]
-            unlike = dict[ast.expr, str]()
-            for node, text in (pair for choice in choices for pair in choice.items()):
-                unlike.setdefault(node, text)
-            whole = [node for node in unlike if any(part in unlike for part in itertools.islice(ast.walk(node), 1, None))]
-            unlike = {node: text for node, text in unlike.items() if node not in whole}
-            if len(unlike) > 1:  # parts that are exchanged are one change; otherwise the fewest are tried first
-                exchanged = sorted(map(ast.unparse, unlike)) == sorted(unlike.values())
-                choices.insert(0 if exchanged else len(choices), unlike)
-            for chosen in choices:
+            for chosen in _choices([pair for pair in dict.fromkeys(texts) if pair[1]]):
                 places = [ValueSource(port.file, node, "") for node in chosen]
                 edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
                 words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
                 shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
                 rewrite = Rewrite(port.file, frozenset(itertools.chain(*edits)))
                 yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
+
+
+def _choices(texts: Sequence[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
+    """The changes of a statement to be tried: parts that are exchanged are one; then each part, and last all of them."""
+    first = dict(reversed(texts))
+    unlike = {node: text for node, text in first.items() if not any(part in first for part in [*ast.walk(node)][1:])}
+    names = [ast.unparse(node) for node in unlike]
+    turned = {node: text for node, text in unlike.items() if text in names}
+    exchanged = len(turned) > 1 and sorted(map(ast.unparse, turned)) == sorted(turned.values())
+    return [*([turned] if exchanged else []), *({node: text} for node, text in texts), *([unlike] if len(unlike) > 1 else [])]
 
 
 def _twins(own: Collection[str], other: Collection[str]) -> list[tuple[str, str]]:
@@ -149,10 +150,11 @@ def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> Iterator[tuple[ast.st
 
 
 def _gives(statement: ast.stmt) -> tuple[str, ...]:
-    """The kind of a statement, and the names that it gives."""
+    """The kind of a statement, and the names that it gives, in whatever order."""
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    parts = [part for target in targets if target is not None for part in getattr(target, "elts", [target])]
     kind = type(statement).__name__
-    return (kind.removeprefix("Aug").removeprefix("Ann"), *(_spelt(target) for target in targets if target is not None))
+    return (kind.removeprefix("Aug").removeprefix("Ann"), *sorted(map(_spelt, parts)))
 
 
 def _spelt(node: ast.AST) -> str:
