@@ -281,7 +281,9 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
             part.__dict__.update(attributes)
         yield len(held) if all(held) else 0
     finally:
-        for part, _, before in changed:
+        for part, attributes, before in changed:
+            for name in attributes.keys() - before.keys():
+                del part.__dict__[name]
             part.__dict__.update(before)
 
 
