@@ -203,6 +203,10 @@ class Translator(CallWords):
         text = f"{self._named(value)}.t()" if turned else self.shaped(self._named(value), side, operand.tensor, call)
         return self._cast(text, side, operand.tensor)
 
+    def _is_parameter(self, value: Value) -> bool:
+        partner = self._partners.of_original.get(value)
+        return partner is not None and partner.label in self._parameters
+
     def _sides(self, *places: int) -> list[tuple[ValueId, torch.Tensor]]:
         """The port's values at some places in memory that are there before what a text makes."""
         return [pair for place in places for pair in self._by_memory.get(place, ()) if pair[0] not in self._late]

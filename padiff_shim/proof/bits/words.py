@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from ..arguments import TO_THE_END, shown, shown_item
-from ..trace import FUSED_ATTENTION, TraceCall, TraceOperand
+from ..trace import FUSED_ATTENTION, TraceCall, TraceOperand, Value
 from .vocabulary import Match, phrases
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
@@ -151,6 +151,10 @@ class CallWords:
         """An operand of a call: a value of the port's, or an expression of values."""
         raise NotImplementedError
 
+    def _is_parameter(self, value: Value) -> bool:
+        """Whether a value is one of the port's parameters."""
+        return value.label in self._labels
+
     def _texts(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression, in each way in which the table of ops has words for it and those before it."""
         for phrase in phrases(call):
@@ -209,7 +213,7 @@ class CallWords:
         if write is None:
             raise Untranslatable(call.name)
         operands = [self._operand(call, operand) for operand in call.operands]
-        if call.name == "mm" and call.operands[1].value.label in self._labels:
+        if call.name == "mm" and self._is_parameter(call.operands[1].value):
             return f"F.linear({', '.join(operands)})"
         return write(operands, call.attributes)
 
