@@ -27,7 +27,7 @@ from tables import new_progress, new_table
 from zoo.pairs import arrays_of, drop_nothing, module_of
 
 import padiff_shim
-from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, ROUNDING
+from padiff_shim.proof.bits.formulation import BACKWARD, FUSED, GROUPING, LAYOUT, ROUNDING
 
 HERE = Path(__file__).parent
 

@@ -11,14 +11,15 @@ import sys
 import textwrap
 from pathlib import Path
 
+from formulations import formulations
+from formulations.declared import CAUSES
 from padiff_shim.patches import _sixteen_bit, _unsubstituted
 
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.known_differences import shipped
-from padiff_shim.catalogue.registry import families, formulations, ops
+from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.optimizers.update import updates
 from padiff_shim.patterns import named
-from padiff_shim.table.formulation import CAUSES
 from padiff_shim.table.reasons import NO_REFERENCE
 from padiff_shim.tested import PADDLES, TORCHES
 
@@ -81,7 +82,7 @@ _FORMULATIONS = """\
 Lines that are the same in maths and differ in bits: {differing} computations in {spellings} spellings. Where the original
 writes the one and the port the other, the port is right, and equal bits need the same spelling; [`prove --bits`](prove.md#bits)
 names the line. At the end stand {equal} that people take for different, and that [are equal](#equal-bit-for-bit). Written by
-`make docs` from [patches/_formulations/](../patches/_formulations), and run by tests. {search}
+`make docs` from [tests/formulations/](../tests/formulations), and run by tests. {search}
 
 - Paddle's line under `reference("torch")` and Torch's line have the same bits, forward and backward, in float32 and bfloat16:
   the differences are those of the spellings. In float64 all lines of a row agree to 1e-11 of the largest element.

@@ -16,7 +16,7 @@ from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
 from padiff_shim.catalogue.known_differences import shipped
-from padiff_shim.catalogue.registry import families, formulations, ops
+from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES, LOGGED
 from padiff_shim.present.html import script_messages
 
@@ -88,8 +88,6 @@ def helped(call):
 
 def declared():
     """(sentence, file) of declarations that results show: they are data, without a function of the library around each sentence."""
-    for formulation in formulations().values():
-        yield from ((text, f"patches/_formulations/{formulation.cause}.py") for text in (formulation.name, formulation.why))
     yield from ((quirk.name, "patches/_known.py") for quirk in shipped())
     for op in ops().values():
         yield from ((text, f"patches/{family_of(op)}.py") for text in (op.note, *op.deviations.values()) if text)

@@ -1,4 +1,4 @@
-"""The ops and formulations that ``patches/`` declares, and the meaning of users' names for them."""
+"""The ops that ``patches/`` declares, and the meaning of users' names for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 from ..arguments import names as listed
 from ..errors import OPS_LISTED, UnknownNameError, unknown
 from ..language import tr
-from ..table.formulation import CAUSES, Formulation
 from ..table.op import AUTOCAST, Op
 
 
@@ -122,20 +121,3 @@ def stays_native(name: str) -> str:
     doors = [getattr(paddle, "_C_ops", None), getattr(getattr(paddle, "nn", None), "functional", None)]
     known = name in _unsubstituted.NATIVE or any(callable(getattr(door, name, None)) for door in doors if not name.startswith("_"))
     return _unsubstituted.reason(name).text if known else ""
-
-
-@functools.cache
-def formulations() -> Mapping[str, Formulation]:
-    """All formulations by name, those of one cause together, in the order of :data:`~..table.formulation.CAUSES`.
-
-    Raises:
-        ValueError: two have one name.
-    """
-    from ..patches import _formulations
-
-    gathered: dict[str, Formulation] = {}
-    for cause in CAUSES:
-        for formulation in importlib.import_module(f"{_formulations.__name__}.{cause}").FORMULATIONS:
-            if gathered.setdefault(formulation.name, formulation) is not formulation:
-                raise ValueError(f"formulation {formulation.name!r} is declared twice")
-    return gathered

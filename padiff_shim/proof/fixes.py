@@ -25,6 +25,7 @@ from ..present.annotations import Patch
 from ..text import joined, tr
 from .arguments import nodes_of
 from .bits.source import PortNames, aliases
+from .bits.spelling import replay
 from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
 from .findings import Cause, Fix, Mistake
 from .programs import generators_restored
@@ -312,7 +313,7 @@ def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.L
     names = list(inspect.signature(type(layer).__init__).parameters)[1:]
     try:
         if _LAYER.match(text):
-            return [(layer, {"forward": eval(text, {"paddle": paddle}).forward})]
+            return [(layer, {"forward": replay(text, {}).forward})]
         wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
         if not _of_a_library(type(layer)):
             return [(layer, wanted)]

@@ -221,9 +221,9 @@ class Proof(ProofAnswer):
         """Where the bits of a right port part from its original's, why, and what to write to have the same.
 
         On equal kernels only the formulation makes other bits. Each call of the port gets the original's own operands, bit for
-        bit; where the result differs, the line is an origin. Spellings of the formulations in docs/prove.md, or else the
-        original's own calls in Paddle's words, are replayed on these operands. One that gives the original's bits, in results and
-        gradients, is printed as a change. With all changes in place the whole port runs again, without anything of the original's.
+        bit; where the result differs, the line is an origin. The original's own calls in Paddle's words, other layouts and other
+        orders are replayed on these operands. One that gives the original's bits, in results and gradients, is printed as a
+        change. With all changes in place the whole port runs again, without anything of the original's.
 
         Returns:
             A :class:`Bitwise <padiff_shim.Bitwise>`, true if no bit differs.

@@ -2,7 +2,9 @@
 
 from functools import partial
 
-from padiff_shim.table.formulation import BACKWARD, FUSED, NUMBERS, ROUNDING, TRAINING, Formulation, declaring
+from formulations.declared import Declared, declaring
+
+from padiff_shim.proof.bits.formulation import BACKWARD, FUSED, NUMBERS, ROUNDING, TRAINING
 from padiff_shim.table.samples import Floats, Ints, Sample
 
 
@@ -11,7 +13,7 @@ def equal(cause):
     return partial(declaring(cause), differs={})
 
 
-EQUAL: tuple[Formulation, ...] = (
+EQUAL: tuple[Declared, ...] = (
     equal(ROUNDING)(
         "scale of attention, head size 64",
         "q k",

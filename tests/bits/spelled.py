@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 import torch
+from formulations.declared import Declared
 
 from padiff_shim.frameworks.memory import TORCH_DTYPES
 from padiff_shim.measure.bits import same_bits
 from padiff_shim.measure.distance import Distance, distance, worst_of
 from padiff_shim.modes.reference import reference
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT
 from padiff_shim.proof.bits.spelling import listed, replay
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, Formulation
 from padiff_shim.trees import as_array
 
 _NARROW = re.compile(r"(?<=\")(?:bfloat16|float16|float32)(?=\")|(?<=torch\.)(?:bfloat16|float16|float32)\b")
@@ -26,7 +27,7 @@ SEED = 20
 Array = np.ndarray[Any, Any]
 
 
-def drawn(formulation: Formulation, place: int = 0) -> dict[str, Any]:
+def drawn(formulation: Declared, place: int = 0) -> dict[str, Any]:
     """The operands of a sample by name: arrays, float ones of float32, and numbers."""
     arrays = formulation.samples[place].arrays(np.random.default_rng(SEED))
     return dict(zip(formulation.names, arrays, strict=True))
@@ -130,7 +131,7 @@ def _starts(results: list[Any]) -> list[Array]:
     return [rng.standard_normal((1, *result.shape)).reshape(tuple(result.shape)).astype("float32") for result in results]
 
 
-def ran(formulation: Formulation, dtype: str, *, place: int = 0) -> list[Bits]:
+def ran(formulation: Declared, dtype: str, *, place: int = 0) -> list[Bits]:
     """Each spelling on one sample, in Paddle on Torch's kernels."""
     arrays = drawn(formulation, place)
     return [on_paddle(spelling.paddle, arrays, dtype) for spelling in formulation.spellings]

@@ -11,8 +11,8 @@ from helpers import classes, in_turn, sampled
 
 import padiff_shim
 from padiff_shim.present.annotations import Patch
+from padiff_shim.proof.bits.formulation import BACKWARD, FUSED, LAYOUT, ROUNDING
 from padiff_shim.proof.bits.result import BitOrigin, Bitwise
-from padiff_shim.table.formulation import BACKWARD, FUSED, LAYOUT, ROUNDING
 
 PORT = """
 import math

@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 from helpers import classes, sampled
 
 import padiff_shim
-from padiff_shim.table.formulation import BACKWARD, FUSED, GROUPING, NUMBERS, ROUNDING
+from padiff_shim.proof.bits.formulation import BACKWARD, FUSED, GROUPING, NUMBERS, ROUNDING
 from padiff_shim.weights.rules import split
 
 PORT = """

@@ -10,7 +10,7 @@ import torch
 from helpers import classes
 
 import padiff_shim
-from padiff_shim.table.formulation import TRAINING
+from padiff_shim.proof.bits.formulation import TRAINING
 
 STEP = """
 import math

@@ -5,12 +5,13 @@ import importlib
 import numpy as np
 import pytest
 from equal_spellings import EQUAL
+from formulations import formulations
+from formulations.declared import CAUSES, Declared, Spelling
 from spelled import apart, drawn, in_torch, on_paddle, ran, which_differ, widened
 
-from padiff_shim.catalogue.registry import formulations
 from padiff_shim.measure.bits import same_bits
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, FUSED, GRADIENT
 from padiff_shim.proof.bits.spelling import compiled, replay
-from padiff_shim.table.formulation import BOTH, CAUSES, FORWARD, FUSED, GRADIENT, Formulation, Spelling
 from padiff_shim.table.samples import Ints, Sample
 
 pytestmark = pytest.mark.bitexact
@@ -82,7 +83,7 @@ def test_all_causes_are_there():
 
 @EVERY
 def test_a_declaration_does_not_contradict_itself(formulation):
-    declared = importlib.import_module(f"padiff_shim.patches._formulations.{formulation.cause}").FORMULATIONS
+    declared = importlib.import_module(f"formulations.{formulation.cause}").FORMULATIONS
     assert formulation in (*declared, *EQUAL)
     assert len(formulation.spellings) > 1
     assert all(len(sample.operands) == len(formulation.names) for sample in formulation.samples)
@@ -127,7 +128,7 @@ def test_forward_and_gradient_are_told_apart():
 
 def test_labels_have_no_gradient():
     spellings = (Spelling("x + t", "x + t"), Spelling("t + x", "t + x"))
-    loss = Formulation("a loss", FUSED, "x t", spellings, (Sample((4, 3), Ints((4,), 0, 3)),), "why")
+    loss = Declared("a loss", FUSED, "x t", spellings, (Sample((4, 3), Ints((4,), 0, 3)),), "why")
     bits = on_paddle("F.cross_entropy(x, t)", drawn(loss), "float32")
     assert list(bits.gradients) == ["x"]
     assert bits.gradients["x"].shape == (4, 3)

@@ -162,9 +162,9 @@ def test_judging_is_deterministic_and_leaves_the_generators_alone():
     assert np.random.get_state()[1].tolist() == states[1]
 
 
-def test_plan_covers_every_op_with_a_bound():
+def test_plan_covers_every_op_with_a_model():
     modelled = {name for name, op in ops().items() if op.model is not None}
-    assert {line.op for line in PLAN} <= modelled
+    assert {line.op for line in PLAN} - modelled == {"logsumexp"}  # judged by its formula
     assert modelled - {line.op for line in PLAN} <= {"mv", "dot", "einsum", "multi_dot"}
 
 

@@ -200,7 +200,7 @@ def test_threads_that_open_and_close_modes_at_once(undone):
 OWN_TEXT = {  # what they execute
     "substitution/execute.py",  # a template of ours
     "auditing/cases.py",  # programs that the package declares
-    "bits/spelling.py",  # formulations that the package declares
+    "bits/spelling.py",  # what a port may write instead
     "proof/arguments.py",  # names and attributes in the running program's own line
     "cli/program.py",  # the script that the user names
     "cli/ranks.py",  # a raise

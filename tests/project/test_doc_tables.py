@@ -4,11 +4,12 @@ import re
 
 import doc_tables
 import pytest
+from formulations import formulations
 from helpers import ROOT
 from padiff_shim.patches import _unsubstituted
 
 from padiff_shim.catalogue.defects import defects
-from padiff_shim.catalogue.registry import families, formulations, ops
+from padiff_shim.catalogue.registry import families, ops
 
 
 @pytest.fixture(scope="module")

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...table.formulation import Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from ..trace import TraceCall, Value
 from .calls import OpCall
 from .changes import MOVES, AnyChange, Candidate, Change, call_text, makers_of
 from .following import CallPlace, Swap, call_number
+from .formulation import Formulation
 from .origins import OriginGroup, Partners, cause_of
 from .source import fresh_name, reading_others, text_of, uncast
 from .words import DTYPES
@@ -118,10 +118,8 @@ def narrower_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCa
             narrower.append(Swap(f'{text}.astype("{calls[number].outputs[0].dtype}")', written[1], {number: [0]}))
     if not casts:
         return None
-    cause, name, why = cause_of(times[0][0])
     text = f"# {tr('without casts to {dtype}', dtype=calls[min(casts)].outputs[0].dtype)}"
-    formulation = Formulation(name, cause, "", (Spelling("", ""), Spelling(text, "")), (), why)
-    return NarrowerChange(formulation, sorted(casts), narrower)
+    return NarrowerChange(Formulation(*cause_of(times[0][0]), (text,)), sorted(casts), narrower)
 
 
 def _reading_change(
@@ -142,8 +140,7 @@ def _reading_change(
         call = text_of(spans[number]) if number in spans else ""
         place = tr("in place of {name} in line {line}: {call}", name=text, line=places[number].site.line, call=call)
         shown.append(f"# {names[made]} {place}")
-    cause, name, why = cause_of(group)
-    formulation = Formulation(name, cause, "", (Spelling("", ""), Spelling("\n".join(shown), "")), (), why)
+    formulation = Formulation(*cause_of(group), ("\n".join(shown),))
     return ReadingChange(formulation, value, lines, {number: names[made] for number, made in readers.items()}, ahead=steps)
 
 
@@ -156,7 +153,7 @@ def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall],
         for number in counting
         if number is not None and calls[number].op == "nonzero"
     ]
-    return Change(candidates[0].formulation, 1, tuple(candidates)) if candidates else None
+    return Change(candidates[0].formulation, 0, tuple(candidates)) if candidates else None
 
 
 def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], cause: tuple[str, str, str]) -> Candidate:
@@ -166,10 +163,8 @@ def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], c
     readers = [place for place, call in enumerate(calls) if any(value == counted for _, value in call.inputs)]
     parts = [place for place in readers if places[place].extent == places[number].extent]
     text = "paddle.nonzero(x.t(), as_tuple=True)[::-1]" if parts else "paddle.nonzero(x.t()).flip([1])"
-    kind, name, why = cause
-    turned = Formulation(name, kind, "x", (Spelling("", ""), Spelling(text, "")), (), why)
     results = tuple(value for place in parts or [number] for value in calls[place].outputs)
-    return Candidate(turned, tuple(parts or [number]), {"x": mask}, results)
+    return Candidate(Formulation(*cause, (text,)), tuple(parts or [number]), {"x": mask}, results)
 
 
 def _copies(group: OriginGroup, partners: Partners, calls: Sequence[OpCall]) -> tuple[int, dict[int, str]] | None:

@@ -14,7 +14,6 @@ from ...dispatch.call_site import is_library
 from ...measure.distance import Distance, distance, worst_of
 from ...present.annotations import Patch
 from ...progress import Waiting
-from ...table.formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from ...text import listed, many, tr
 from ...trees import elements
 from ...weights.mapping import Mapping as Weights
@@ -29,6 +28,7 @@ from ..updates import Recipe
 from .calls import ValueId
 from .changes import Change
 from .following import call_number, plain_layer
+from .formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from .origins import OriginGroup, cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow, patched
 from .search import Origin, OriginSearch, unfollowed
@@ -239,7 +239,7 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         port, original = ([pair[side] for pair in pairs] or calls for side, calls in enumerate((port, original)))
         place = search.places[number]
         paddle, torch = ProgramPlace.at(place.site, place.layer, search.calls[number].op), _place(original, [])
-    cause, name, why = (formulation.cause, tr(formulation.name), tr(formulation.why)) if formulation else cause_of(first)
+    cause, name, why = (formulation.cause, formulation.name, formulation.why) if formulation else cause_of(first)
     cause = TRAINING if search.steps else cause
     return BitOrigin(
         cause=cause,

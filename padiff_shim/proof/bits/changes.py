@@ -12,11 +12,11 @@ from typing import Any
 import paddle
 
 from ...frameworks.weight_copies import same_tensor_bits
-from ...table.formulation import LAYOUT, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Swap, as_side
+from .formulation import LAYOUT, Formulation
 from .source import patch
 from .spelling import listed, replay
 
@@ -28,7 +28,7 @@ class Candidate:
     """Calls of a program, and what may be written instead.
 
     Attributes:
-        formulation: its first spelling stands for the calls; the others may be written.
+        formulation: what may be written instead.
         calls: the places of the calls in the program.
         operands: the value of each tensor operand, and each number.
         results: the values that stand for a spelling's results.
@@ -56,7 +56,7 @@ class AnyChange:
     @property
     def spelling(self) -> str:
         """What to write."""
-        return self.formulation.spellings[-1].paddle
+        return self.formulation.spellings[-1]
 
     @property
     def calls(self) -> set[int]:
@@ -92,7 +92,7 @@ class Change(AnyChange):
     @property
     def spelling(self) -> str:
         """The original's, in Paddle's words."""
-        return self.formulation.spellings[self.then].paddle
+        return self.formulation.spellings[self.then]
 
     @property
     def calls(self) -> set[int]:
@@ -177,8 +177,7 @@ def layout_candidates(
                 continue
             name = str(tr("operands of {op}", op=ops))
             why = str(tr("the kernel sums in another order for each layout of its operands"))
-            moved = Formulation(name, LAYOUT, " ".join(operands), (Spelling("", ""), Spelling(text, "")), (), why)
-            laid.append(Candidate(moved, (number,), operands, call.outputs))
+            laid.append(Candidate(Formulation(LAYOUT, name, why, (text,)), (number,), operands, call.outputs))
         chosen.append(laid)
     return chosen
 
@@ -262,9 +261,9 @@ def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[
                 operands = recorder.operands(candidate.operands)
             except LookupError:
                 continue
-            for place, spelling in enumerate(candidate.formulation.spellings[1:], 1):
+            for place, spelling in enumerate(candidate.formulation.spellings):
                 with followed.unseen():
-                    if _gives(spelling.paddle, operands, wanted):
+                    if _gives(spelling, operands, wanted):
                         viable[id(candidate)].append(place)
 
     followed.probe = probe
@@ -295,7 +294,7 @@ def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate],
     for candidates in groups:
         for candidate in candidates:
             for then in viable(candidate):
-                written = candidate.formulation.spellings[then].paddle
+                written = candidate.formulation.spellings[then]
                 key = then, written
                 if not any(set(candidate.results) & set(other.results) for other in by_kind[key]):
                     by_kind[key].append(candidate)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ...table.formulation import GROUPING, Formulation, Spelling
 from ...text import tr
 from ...weights.mapping import Mapping as Weights
 from ...weights.pairing import Pair
@@ -24,6 +23,7 @@ from ..programs import RunOutcome
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import MOVES, Candidate, Change
 from .following import CallPlace, LinkedCapture, NumberedCapture, call_number
+from .formulation import GROUPING, Formulation
 from .origins import OriginGroup, labels_read
 
 _PRODUCTS = {"linear": ("F.linear", "weight"), "matmul": ("paddle.matmul", "y")}  # how they are called, with which weight
@@ -127,7 +127,7 @@ def fused_products(
     for candidate in itertools.chain(separate, joined):
         site, numbers = places[candidate.calls[0]].site, {number for number in candidate.calls if read_by[number]}
         product = products.setdefault(site, FusedProduct(set(), [], [], []))
-        candidates[site][candidate.formulation.spellings[1].paddle].append(candidate)
+        candidates[site][candidate.formulation.spellings[0]].append(candidate)
         if numbers not in product.times:
             product.times.append(numbers)
             for number, name in [(each, name) for each in sorted(numbers) for name in sorted(read_by[each])]:
@@ -137,7 +137,7 @@ def fused_products(
     for site, product in products.items():
         for same in candidates[site].values():
             if len(same) == len(product.times):
-                product.changes.append(Change(same[0].formulation, 1, tuple(same)))
+                product.changes.append(Change(same[0].formulation, 0, tuple(same)))
     return [product for product in products.values() if product.groups]
 
 
@@ -159,8 +159,8 @@ def _separate(
     if all(_in_memory(side)[: len(rows)] == rows for side in sides):
         for place in range(max((side.ndim - len(rows) for side in sides), default=0)):
             texts = [_arranged(text, side, len(rows), place) for text, side in zip(blocks.products(bias=bias), sides)]
-            yield Candidate(_formulation(f"[{', '.join(texts)}]", operands), (number, *moving), operands, parts)
-    yield Candidate(_formulation(blocks.joined(bias=bias), operands), (number,), operands, (whole,))
+            yield Candidate(_formulation(f"[{', '.join(texts)}]"), (number, *moving), operands, parts)
+    yield Candidate(_formulation(blocks.joined(bias=bias)), (number,), operands, (whole,))
 
 
 def _parts(recorder: CallRecorder, whole: ValueId, blocks: FusedRows) -> tuple[tuple[ValueId, ...], list[int]]:
@@ -205,10 +205,9 @@ def _arranged(text: str, side: Any, rows: int, place: int) -> str:
     return laid if moved == sorted(moved) else f"{laid}.transpose({moved})"
 
 
-def _formulation(text: str, operands: Mapping[str, Any]) -> Formulation:
+def _formulation(text: str) -> Formulation:
     why = tr("the gradients of one product with all weights are summed in another order than those of a product for each")
-    spellings = Spelling("", ""), Spelling(text, "")
-    return Formulation(str(tr("one product with several weights")), GROUPING, " ".join(operands), spellings, (), str(why))
+    return Formulation(GROUPING, str(tr("one product with several weights")), str(why), (text,))
 
 
 def joined_products(calls: Sequence[OpCall], numbers: Iterable[int]) -> Iterator[Candidate]:
@@ -228,7 +227,7 @@ def joined_products(calls: Sequence[OpCall], numbers: Iterable[int]) -> Iterator
                 operands |= {f"{name}{at}": dict(calls[number].inputs)[kind] for at, number in enumerate(products)}
             words = ["x", *(f"paddle.concat([{', '.join(f'{name}{at}' for at in order)}], -1)" for name in kinds)]
             sizes = ", ".join(f"w{at}.shape[-1]" for at in order)
-            formulation = _formulation(f"paddle.split({function}({', '.join(words)}), [{sizes}], -1)", operands)
+            formulation = _formulation(f"paddle.split({function}({', '.join(words)}), [{sizes}], -1)")
             results = tuple(calls[products[at]].outputs[0] for at in order)
             yield Candidate(formulation, tuple(products), operands, results)
 

@@ -12,10 +12,10 @@ from ...files import write
 from ...present.annotations import Finding, Patch
 from ...present.document import Cell, Column, Document, Findings, ListedFinding, Most, Notes, Part, Section, Table, Tone
 from ...present.result import Presented
-from ...table.formulation import LAYOUT
 from ...text import capped, english, joined, many, shown, tr
 from ..findings import ProgramPlace
 from ..pages import both_places
+from .formulation import LAYOUT
 from .origins import OperandLayout
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class BitOrigin:
     """A line of the port that makes other bits of equal operands.
 
     Attributes:
-        cause: one of the causes of formulations (:data:`padiff_shim.table.formulation.CAUSES`).
+        cause: one of the causes in ``formulation.py``.
         name: what is computed.
         why: one sentence.
         torch, paddle: both lines.

@@ -17,7 +17,6 @@ import torch
 from ...frameworks.weight_copies import same_tensor_bits
 from ...measure.bits import same_bits
 from ...proof import agreement
-from ...table.formulation import Formulation
 from ...text import tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
@@ -30,6 +29,7 @@ from .accumulation import cast_change, narrower_change, order_change, rows_chang
 from .calls import OpCall, ValueId
 from .changes import MOVES, AnyChange, Candidate, Change, changes, layout_candidates, probed
 from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
+from .formulation import Formulation
 from .fused_weights import fused_products, joined_products
 from .origins import OriginGroup, Partners, Result
 from .source import OF_A_NUMBER, Span, in_layer, in_place
@@ -293,14 +293,11 @@ class OriginSearch:
         left = [origin for origin in left if origin.change is None]
         translated: dict[int, list[list[Candidate]]] = {}
         for origin in left:
-            made = [
-                (numbers, self._said(origin, self._translator.candidate, groups, numbers) if groups else None)
-                for numbers, groups in [(numbers, origin.at(numbers)) for numbers in origin.times]
-            ]
+            made = [(numbers, self._translated(origin, numbers)) for numbers in origin.times]
             kinds = {each.formulation.spellings: each for _, each in made if each is not None}
             alike = len(kinds) < 2 and all(each is not None for _, each in made)
             each_way = [] if alike else kinds.values()  # one time may be written as another is
-            others = [other for each in each_way for other in self._everywhere(Change(each.formulation, 1, (each,)))]
+            others = [other for each in each_way for other in self._everywhere(Change(each.formulation, 0, (each,)))]
             translated[id(origin)] = [
                 [
                     *(each for each in (own, *others) if each is not None and numbers.intersection(each.calls)),
@@ -313,6 +310,13 @@ class OriginSearch:
         for origin in left if not self.steps else ():
             if origin.change is None:
                 origin.change = self._said(origin, self._ordered, origin)
+
+    def _translated(self, origin: Origin, numbers: set[int]) -> Candidate | None:
+        """The original's own calls at one time of an origin; None where they make what another time does, as of a recomputation."""
+        groups = origin.at(numbers)
+        candidate = self._said(origin, self._translator.candidate, groups, numbers) if groups else None
+        others = set[int]().union(*origin.times) - numbers
+        return None if candidate is None or others.intersection(candidate.calls) else candidate
 
     def _settle(self) -> bool:
         """Have all changes in the runs to come, wherever their lines run, if there are origins that may be mended behind them."""

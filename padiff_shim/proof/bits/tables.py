@@ -12,13 +12,13 @@ from typing import Any
 import paddle
 import torch
 
-from ...table.formulation import NUMBERS, Formulation, Spelling
 from ...text import tr
 from ..expressions import Rewrite, both
 from ..trace import Tables, TraceCall
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import MOVES, AnyChange
 from .following import CallPlace, as_side
+from .formulation import NUMBERS, Formulation
 from .origins import OriginGroup, arranged
 from .source import Span, patch, reading
 from .words import CallWords, Untranslatable, literal
@@ -89,9 +89,7 @@ def table_change(
     if not exchanged:
         return None
     why = tr("numbers that depend on no input are made in other steps, in another dtype, or by other means")
-    formulation = Formulation(
-        str(tr("table that was there before")), NUMBERS, "", (Spelling("", ""), Spelling("\n".join(lines), "")), (), str(why)
-    )
+    formulation = Formulation(NUMBERS, str(tr("table that was there before")), str(why), ("\n".join(lines),))
     return TableChange(formulation, expressions, tables=exchanged)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from ...table.formulation import Formulation, Spelling
 from ..trace import TraceCall, TraceOperand, Value
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import Candidate
 from .following import LinkedCapture, as_side, call_number
+from .formulation import Formulation
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
 
@@ -93,9 +93,7 @@ class Translator(CallWords):
         if side.dtype in (torch.bfloat16, torch.float16):  # kernels compute in float32, and round once
             widened = [re.sub(r"\bx\d+\b", r'\g<0>.astype("float32")', text) for text in texts]
             texts += [f'({text}).astype("{DTYPES[side.dtype]}")' for text in widened]
-        cause, name, why = cause_of(groups[0])
-        spellings = (Spelling("", ""), *(Spelling(self._once(text), "") for text in dict.fromkeys(texts)))
-        spelled = Formulation(name, cause, " ".join(self._names), spellings, (), why)
+        spelled = Formulation(*cause_of(groups[0]), tuple(map(self._once, dict.fromkeys(texts))))
         named = {name: number for number, name in self._numbers.items()}
         return Candidate(spelled, tuple(sorted(numbers | {number})), {**self._names, **named}, (value,))
 

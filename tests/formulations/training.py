@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, TRAINING, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, TRAINING
 from padiff_shim.table.samples import Floats, Ints, Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(TRAINING)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "global norm of several gradients",
         "a b c",

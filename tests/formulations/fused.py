@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, FUSED, GRADIENT, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, FUSED, GRADIENT
 from padiff_shim.table.samples import Floats, Ints, Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(FUSED)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "GELU by its formula",
         "x",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, LAYOUT, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT, LAYOUT
 from padiff_shim.table.samples import Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(LAYOUT)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "transposed key of a product",
         "q k",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, GROUPING, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT, GROUPING
 from padiff_shim.table.samples import Bools, Floats, Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(GROUPING)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "fused projection of queries, keys and values",
         "x wq wk wv",

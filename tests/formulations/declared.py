@@ -1,4 +1,4 @@
-"""The words in which equal mathematics with different bits is declared. Pure data: no framework is imported here.
+"""The words in which equal mathematics with different bits is declared.
 
 A formulation is one computation that people write in several ways::
 
@@ -23,13 +23,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..language import marked
-from .samples import Sample
-
-LAYOUT, GROUPING, ROUNDING, FUSED, BACKWARD, NUMBERS, TRAINING = (
-    marked("layout"), marked("grouping"), marked("rounding"), marked("fused"), marked("backward"), marked("numbers"),
-    marked("training"),
-)  # fmt: skip
+from padiff_shim.proof.bits.formulation import BACKWARD, BOTH, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
+from padiff_shim.table.samples import Sample
 
 CAUSES: Mapping[str, str] = {
     LAYOUT: "The layout of an operand: strides, a transposed weight, the axes before a reduction",
@@ -40,8 +35,6 @@ CAUSES: Mapping[str, str] = {
     NUMBERS: "Numbers: the dtype of a scalar, how a constant or a table is made",
     TRAINING: "Optimizer, clipping, accumulation over micro-batches and ranks",
 }
-
-FORWARD, GRADIENT, BOTH = "forward", "gradient", "both"
 
 
 @dataclass(frozen=True)
@@ -82,18 +75,14 @@ _NAMES = (
 
 
 def in_torchs_names(source: str) -> str:
-    """Paddle's source with Torch's names, as far as the two differ in names alone.
-
-    >>> in_torchs_names('paddle.concat([x.astype("float32"), y], axis=-1)')
-    'torch.cat([x.to(torch.float32), y], dim=-1)'
-    """
+    """Paddle's source with Torch's names, as far as the two differ in names alone."""
     for name, torchs in _NAMES:
         source = re.sub(name, torchs, source)
     return source
 
 
 @dataclass(frozen=True, eq=False)
-class Formulation:
+class Declared:
     """Equal mathematics that is written in several ways.
 
     Args:
@@ -101,9 +90,8 @@ class Formulation:
         cause: one of :data:`CAUSES`.
         operands: the names of the operands, in the order in which the samples have them.
         spellings: two or more. The first is held against each of the others.
-        samples: operands to try it with; the first shows the bits. They have other shapes and other numbers, so that a pattern
-            made of all of them holds for any.
-        differs: dtype -> :data:`FORWARD`, :data:`GRADIENT` or :data:`BOTH`: which bits differ on the first sample, on every
+        samples: operands to try it with; the first shows the bits.
+        differs: dtype -> ``FORWARD``, ``GRADIENT`` or ``BOTH``: which bits differ on the first sample, on every
             machine, since each step is rounded as its own definition says.
         may_differ: the same where it depends on the machine's kernels (blocks of a product, lanes of a sum). Declared is what was
             seen on one machine; no test demands it, and on other machines other dtypes may differ.
@@ -121,7 +109,7 @@ class Formulation:
     differs: Mapping[str, str] = field(default_factory=dict)
     may_differ: Mapping[str, str] = field(default_factory=dict)
 
-    def because(self, why: str, seen: str = "") -> Formulation:
+    def because(self, why: str, seen: str = "") -> Declared:
         """The same with its reason."""
         return replace(self, why=why, seen=seen)
 
@@ -136,7 +124,7 @@ class Formulation:
         return (*self.differs, *(dtype for dtype in self.may_differ if dtype not in self.differs))
 
 
-def declaring(cause: str) -> Callable[..., Formulation]:
+def declaring(cause: str) -> Callable[..., Declared]:
     """Declares formulations of a cause: name, operands, and spellings, each Paddle's source or a pair of Paddle's and Torch's.
 
     Without ``samples`` it is tried with matrices of one shape; without ``differs`` and ``may_differ`` the bits differ in both
@@ -145,11 +133,11 @@ def declaring(cause: str) -> Callable[..., Formulation]:
 
     def declare(
         name: str, operands: str, *spellings: str | tuple[str, str], samples: tuple[Sample, ...] = (), **fields: Any
-    ) -> Formulation:
+    ) -> Declared:
         written = tuple(Spelling(text) if isinstance(text, str) else Spelling(*text) for text in spellings)
         shapes = [[shape] * len(operands.split()) for shape in ((33, 57), (5, 7))]
         if fields.keys().isdisjoint({"differs", "may_differ"}):
             fields["differs"] = {"float32": BOTH, "bfloat16": BOTH}
-        return Formulation(name, cause, operands, written, samples or tuple(Sample(*each) for each in shapes), **fields)
+        return Declared(name, cause, operands, written, samples or tuple(Sample(*each) for each in shapes), **fields)
 
     return declare

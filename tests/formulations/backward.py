@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BACKWARD, FORWARD, GRADIENT, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BACKWARD, FORWARD, GRADIENT
 from padiff_shim.table.samples import Bools, Ints, Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(BACKWARD)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "three readers of a tensor",
         "x u v w",

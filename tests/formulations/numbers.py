@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, NUMBERS, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT, NUMBERS
 from padiff_shim.table.samples import Floats, Ints, Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(NUMBERS)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "number as a tensor of the model's dtype",
         "x c",

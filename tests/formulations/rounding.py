@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from padiff_shim.table.formulation import BOTH, FORWARD, GRADIENT, ROUNDING, Formulation, declaring
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT, ROUNDING
 from padiff_shim.table.samples import Floats, Sample
+
+from .declared import Declared, declaring
 
 declare = declaring(ROUNDING)
 
-FORMULATIONS: tuple[Formulation, ...] = (
+FORMULATIONS: tuple[Declared, ...] = (
     declare(
         "RMSNorm: the cast and the weight",
         "x w",

@@ -1,1 +1,0 @@
-"""Equal mathematics whose bits differ: one module for each cause, with ``FORMULATIONS`` as data."""
