@@ -12,7 +12,7 @@ PHONE = {"width": 360, "height": 740}
 OP = "sigmoid_cross_entropy_with_logits"
 
 browser = report_page.browser  # a fixture
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def audited(folder, defects=()):
@@ -102,7 +102,6 @@ def test_each_part_is_led_to(opened):
         assert page.locator(link.get_attribute("href")).locator("h2").inner_text() == link.inner_text()
 
 
-@pytest.mark.slow
 def test_long_tables_are_folded_and_said_in_short(opened):
     """All defects' programs, a card each, were what a phone scrolled through."""
     defects = [DefectOutcome(f"defect {number}", "relu", "", number < 2, 1 if number else 0, 1, "") for number in range(40)]

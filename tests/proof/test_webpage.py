@@ -73,7 +73,8 @@ def test_colours_follow_the_magnitude():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("viewport", [DESKTOP, pytest.param(PHONE, marks=pytest.mark.slow)], ids=["desktop", "phone"])
+@pytest.mark.slow
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_guilty_lines_stand_on_top_side_by_side(show, proof, viewport):
     assert [str(mistake.cause) for mistake in proof.mistakes] == ["another attribute"] * 2
     page = show(proof, viewport)
@@ -102,6 +103,7 @@ def test_guilty_lines_stand_on_top_side_by_side(show, proof, viewport):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, proof):
     page = show(proof)
     rows = page.locator(".layers tbody tr")
@@ -117,6 +119,7 @@ def test_layers_stand_side_by_side_and_those_that_differ_can_be_chosen(show, pro
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_what_carries_a_native_difference_has_a_table(show, viewport):
     rows = [CarrierRow(f"layers.{n}.linear", "linear", 1, 1.0, 3.0, 2.0, 0.5, 2.0**-n, 2.0**-n) for n in range(1, 60)]
@@ -133,6 +136,7 @@ def test_what_carries_a_native_difference_has_a_table(show, viewport):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_dark_and_light(show, proof):
     def contrast(page):
         get = "getComputedStyle(document.body).{}.match(/\\d+/g).slice(0, 3).map(Number)"
@@ -148,6 +152,7 @@ def test_dark_and_light(show, proof):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 @pytest.mark.parametrize("viewport", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_hostile_and_long_names_neither_run_nor_scroll(show, viewport):
     long = "model." + "a_layer_with_a_very_long_name" * 9

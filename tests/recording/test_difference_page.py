@@ -12,7 +12,7 @@ PHONE = {"width": 360, "height": 740}
 EVIL = "</style><script>window.broken=1</script>"
 
 browser = report_page.browser  # a fixture
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,6 @@ def test_it_follows_the_colours_of_the_system(opened, difference):
     assert paper("dark") < 180
 
 
-@pytest.mark.slow
 def test_runs_that_are_the_same_and_what_is_hostile(opened, tmp_path):
     for name in ("one", "other"):
         paddle_run(tmp_path / name, seeded())

@@ -67,8 +67,8 @@ def test_markup_is_text_alone():
     assert "<<" not in markup("<" * 40)
 
 
-@pytest.mark.slow
 @pytest.mark.browser
+@pytest.mark.slow
 def test_the_comparisons_page_breaks_as_the_others_do(show):
     page = show(run_of(3))
     ours = f"(text) => {{ {html.read('base.js')}; return h('p', {{}}, text).innerHTML; }}"

@@ -8,7 +8,7 @@ from report_data import record, run_of
 from report_page import column, settled
 
 browser, show = report_page.browser, report_page.show  # fixtures
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_sorting(show):
@@ -137,7 +137,6 @@ def test_chart_point_is_hovered_clicked_and_enlarged(show):
     assert page.get_by_role("button", name="Whole run").is_hidden()
 
 
-@pytest.mark.slow
 def test_layer_tree(show):
     rng = random.Random(7)
     layers = [f"encoder.layers.{i}.linear1" for i in range(3)]

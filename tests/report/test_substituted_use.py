@@ -12,7 +12,7 @@ PHONE = {"width": 390, "height": 844}
 LONG = "a_layer_with_a_very_long_name" * 12
 
 browser = report_page.browser  # a fixture
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture
@@ -68,7 +68,6 @@ def test_on_a_phone_figures_are_whole(opened):
     assert max(heights) < 1.5 * min(heights)
 
 
-@pytest.mark.slow
 def test_bars_show_the_shares(opened):
     page = opened(account_data())
     widths = page.locator("svg.bar.wide rect").evaluate_all("all => all.map(one => one.getBoundingClientRect().width)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...language import marked
+from ...text import marked
 
 LAYOUT, GROUPING, ROUNDING, FUSED, BACKWARD, NUMBERS, TRAINING = (
     marked("layout"), marked("grouping"), marked("rounding"), marked("fused"), marked("backward"), marked("numbers"),
