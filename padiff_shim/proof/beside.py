@@ -96,7 +96,9 @@ def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = (
 
 def _choices(texts: Sequence[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
     """The changes of a statement to be tried: parts that are exchanged are one; then each part, and last all of them."""
-    first = dict(reversed(texts))
+    first = dict[ast.expr, str]()
+    for node, text in texts:
+        first.setdefault(node, text)
     unlike = {node: text for node, text in first.items() if not any(part in first for part in [*ast.walk(node)][1:])}
     names = [ast.unparse(node) for node in unlike]
     turned = {node: text for node, text in unlike.items() if text in names}

@@ -841,7 +841,7 @@ t = torch.cat([q, k, q * 0.5], -1)
 a, b, c = t.reshape(2, 6, 2, 3, 4).unbind(3)
 return torch.softmax(a, -1) * b + c
 
-# qkv order of a permute (2)
+# qkv order of a permute (1)
 t = paddle.concat([q, k, q * 0.5], -1).reshape([2, 6, 3, 2, 4]).transpose([2, 0, 3, 1, 4])
 a, b, c = t[1], t[0], t[2]
 return F.softmax(a @ b.transpose([0, 1, 3, 2]), -1) @ c

@@ -112,9 +112,9 @@ WRONG = {
         "x, z = ",
         "z, x = ",
         "z, x = ",
-        "z, x take the parts",
+        "another operand: z, x, where the original has x, z",
     ),
-    "ssm: parts exchanged": ("dt, B, C = ", "dt, C, B = ", "dt, C, B = ", "dt, C, B take the parts"),
+    "ssm: parts exchanged": ("dt, B, C = ", "dt, C, B = ", "dt, C, B = ", "another operand: C, B, where the original has B, C"),
     "ssm: another end": (ALONG, "[..., 3:]", "[..., 3:]", "write [..., :7]"),
     "ssm: normed residual": (
         "return u + ",
@@ -227,7 +227,7 @@ WRONG = {
         "k, v = self.kv",
         "v, k = self.kv",
         "v, k = self.kv",
-        "operands swapped: v, k take the parts",
+        "another operand: ",
     ),
     "perceiver: gelu of the other": (
         "x * F.gelu(gate)",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -85,6 +86,8 @@ class Translator(CallWords):
             if side.shape != made.shape or side.is_complex() is not made.is_complex():
                 whole = f"({text})" if isinstance(tree, (ast.BinOp, ast.UnaryOp)) else text
                 texts.append(text)  # norms see their operands in another shape, and products of rows keep the axes of theirs
+                if last.name in PRODUCTS and side.dim() > 2 and side.shape[-2:] == made.mT.shape[-2:]:
+                    texts.append(f"{whole}.transpose({[*range(side.dim() - 2), side.dim() - 1, side.dim() - 2]})")
                 text = self._paired(whole, made, side, last)
             texts += [text.replace(".t()", ""), text]  # of elements alone, for weights of any axes
         if not texts:
@@ -219,10 +222,11 @@ class Translator(CallWords):
         return name
 
     def _alike(self, tensor: torch.Tensor) -> Iterator[tuple[ValueId, torch.Tensor]]:
-        """The port's values whose matrices are those of a tensor that is repeated on its way to a call."""
-        for value, side in self._sides(*self._by_memory):
-            alike = side.shape[-2:] == tensor.shape[-2:] and side.numel() == tensor.numel() and side.is_floating_point()
-            if alike and torch.allclose(side.reshape(-1).double(), tensor.reshape(-1).double(), 1e-2, 1e-3):
+        """The port's values whose matrices are those of a tensor that is repeated on its way to a call, or these transposed."""
+        ways = [tensor, tensor.mT] if tensor.dim() > 1 else [tensor]
+        for way, (value, side) in itertools.product(ways, self._sides(*self._by_memory)):
+            alike = side.shape[-2:] == way.shape[-2:] and side.numel() == way.numel() and side.is_floating_point()
+            if alike and torch.allclose(side.reshape(-1).double(), way.reshape(-1).double(), 1e-2, 1e-3):
                 yield value, side
 
     def _made(self, call: TraceCall, operand: TraceOperand) -> str:
