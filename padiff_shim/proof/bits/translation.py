@@ -20,6 +20,7 @@ from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
 
 _DECIMAL = r"(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?|(?<![\w.])\d+e[-+]?\d+"
+_ALIKE = 1 / 16  # of the largest element: what two runs in 16 bits have apart
 _CAST = r'\bx\d+\.astype\("\w+"\)'  # of an operand
 
 
@@ -226,7 +227,7 @@ class Translator(CallWords):
         ways = [tensor, tensor.mT] if tensor.dim() > 1 else [tensor]
         for way, (value, side) in itertools.product(ways, self._sides(*self._by_memory)):
             alike = side.shape[-2:] == way.shape[-2:] and side.numel() == way.numel() and side.is_floating_point()
-            if alike and torch.allclose(side.reshape(-1).double(), way.reshape(-1).double(), 1e-2, 1e-3):
+            if alike and float((side.reshape(-1) - way.reshape(-1)).abs().max()) < _ALIKE * float(way.abs().max()):
                 yield value, side
 
     def _made(self, call: TraceCall, operand: TraceOperand) -> str:
