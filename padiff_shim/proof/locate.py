@@ -416,20 +416,18 @@ class _MistakeSearch:
 
     def _measure_alone(self) -> None:
         """Note how far each change alone moves the port's outputs: they were measured behind the mending of all before."""
-        changes = dict.fromkeys(difference.change() for difference in self._differences)
+        changes = [difference.change() for difference in self._differences]
         runs = dict[Patch | Remade | None, RunOutcome]()
         self._forced, self._attributes = {}, {}
-        for change in (None, *changes) if len(changes) > 1 else ():
+        for change in (None, *dict.fromkeys(changes)) if len({*changes}) > 1 else ():
             with contextlib.suppress(NotWider), self._with(change) if change else contextlib.nullcontext(1) as changed:
                 if changed:
                     runs[change] = self._run_mended({})
                     runs[change].trace.forget()
-        for at, difference in enumerate(self._differences):
-            change = difference.change()
+        for at, (difference, change) in enumerate(zip(self._differences, changes)):
             if change in runs and change is not None and None in runs and difference.part == FORWARD:
-                same = [other for other in self._differences if other.change() == change]
-                effect = agreement_module.largest_of_rows(agreement_module.outputs(runs[None], runs[change])) / len(same)
-                self._differences[at] = replace(difference, effect=effect)
+                effect = agreement_module.largest_of_rows(agreement_module.outputs(runs[None], runs[change]))
+                self._differences[at] = replace(difference, effect=effect / changes.count(change))
 
     def _helps(
         self,

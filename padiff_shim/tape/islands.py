@@ -353,10 +353,10 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        torch_views = tuple(map(as_result, cell.native_results))  # a view has the strides of the same one in Torch
+        result_tensors = tuple(map(as_result, cell.native_results))  # a view has the strides of the same one in Torch
         if cell.once:
-            ctx.save_for_backward(*torch_views)
-        return torch_views
+            ctx.save_for_backward(*result_tensors)
+        return result_tensors
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
