@@ -9,8 +9,8 @@ import ast
 import builtins
 import functools
 import re
-from pathlib import Path
 
+import parsed
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
@@ -20,7 +20,6 @@ from padiff_shim.catalogue.registry import families, ops
 from padiff_shim.language import COUNTED, DOMAIN, FOLDER, LANGUAGES, LOGGED
 from padiff_shim.present.html import script_messages
 
-ROOT = Path(__file__).resolve().parent.parent
 # Function -> which of its arguments is the message.
 MARKS = {"tr": 0, "marked": 0, "Waiting": 0, "many": 1, "counted": 0, "logged": 0, "Reason": 1}
 # Without it Babel writes names and dates that nobody needs.
@@ -41,18 +40,18 @@ msgstr ""
 def messages():
     """(message, its context or None) -> its places in the sources."""
     places = {}
-    for path in sorted([*ROOT.glob("padiff_shim/**/*.py"), *ROOT.glob("patches/**/*.py")]):
-        name = path.relative_to(ROOT).as_posix()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, nodes in parsed.files().items():
+        name = parsed.named(path)
+        for node in nodes:
             for text, context in written(node, name):
                 places.setdefault((text, context), []).append((name, node.lineno))
     for text, name in declared():
         places.setdefault((text, None), []).append((name, 1))
-    for path in sorted((ROOT / "padiff_shim/present/page").iterdir()):
+    for path in sorted((parsed.ROOT / "padiff_shim/present/page").iterdir()):
         texts, nouns = script_messages(path.read_text(encoding="utf-8")) if path.suffix == ".js" else ([], [])
         texts += re.findall(r"\[\[(.+?)\]\]", path.read_text(encoding="utf-8")) if path.suffix == ".html" else []
         for message, context in [*((text, None) for text in texts), *((noun, COUNTED) for noun in nouns)]:
-            places.setdefault((message, context), []).append((path.relative_to(ROOT).as_posix(), 1))
+            places.setdefault((message, context), []).append((parsed.named(path), 1))
     return places
 
 

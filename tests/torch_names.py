@@ -8,7 +8,6 @@ installed Torch has, ``--table PINNED OTHER...`` makes the table of such files.
 
 import argparse
 import ast
-import functools
 import importlib
 import inspect
 import json
@@ -16,8 +15,9 @@ import sys
 import warnings
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "tests" / "torch_names.json"
+import parsed
+
+TABLE = parsed.ROOT / "tests" / "torch_names.json"
 VERSIONS_OF_TORCH = "padiff_shim/torch_versions.py"  # it asks for a version before it uses what not all have
 ATEN, ANY = "torch.ops.aten", "**"
 # Rooms of Torch whose names nobody lists: nothing of ours is near them. A name in another room needs no new list.
@@ -43,15 +43,8 @@ _OTHERS = (
 
 
 def sources():
-    """Path in the repository -> tree of each module of the package."""
-    paths = [path for folder in ("padiff_shim", "patches") for path in sorted((ROOT / folder).rglob("*.py"))]
-    return {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
-
-
-@functools.cache
-def nodes(tree):
-    """All nodes of a tree; to walk through one takes longer than all that is asked of them."""
-    return list(ast.walk(tree))
+    """Path in the repository -> nodes of each module of the package."""
+    return {parsed.named(path): nodes for path, nodes in parsed.files().items()}
 
 
 def dotted(node, aliases):
@@ -64,10 +57,10 @@ def dotted(node, aliases):
     return ".".join([begin, *reversed(parts)]) if begin else None
 
 
-def aliases_of(tree):
+def aliases_of(nodes):
     """(name in this module -> name of Torch's, those that are imported with their lines)."""
     aliases, imported = {}, []
-    for node in nodes(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "torch":
@@ -77,7 +70,7 @@ def aliases_of(tree):
             for alias in node.names:
                 aliases[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                 imported.append((f"{node.module}.{alias.name}", node.lineno))
-    for node in nodes(tree):  # aten = torch.ops.aten
+    for node in nodes:  # aten = torch.ops.aten
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Attribute) and isinstance(node.targets[0], ast.Name):
             name = dotted(node.value, aliases)
             if name:
@@ -85,15 +78,15 @@ def aliases_of(tree):
     return aliases, imported
 
 
-def written(trees):
+def written(files):
     """Names -> places, and (name, keyword) -> places; what is an attribute of a longer name is not a name of its own."""
     names, keywords = {}, {}
-    for path, tree in trees.items():
-        aliases, imported = aliases_of(tree)
+    for path, nodes in files.items():
+        aliases, imported = aliases_of(nodes)
         for name, line in imported:
             names.setdefault(name, set()).add(f"{path}:{line}")
-        inner = {id(node.value) for node in nodes(tree) if isinstance(node, ast.Attribute)}
-        for node in nodes(tree):
+        inner = {id(node.value) for node in nodes if isinstance(node, ast.Attribute)}
+        for node in nodes:
             name = dotted(node, aliases) if isinstance(node, ast.Attribute) and id(node) not in inner else None
             if name:
                 names.setdefault(name, set()).add(f"{path}:{node.lineno}")
@@ -104,12 +97,12 @@ def written(trees):
     return names, keywords
 
 
-def methods(trees):
+def methods(files):
     """Attributes of what may be a tensor -> places."""
     places = {}
-    for path, tree in trees.items():
-        aliases, _ = aliases_of(tree)
-        for node in nodes(tree):
+    for path, nodes in files.items():
+        aliases, _ = aliases_of(nodes)
+        for node in nodes:
             if isinstance(node, ast.Attribute) and dotted(node, aliases) is None:
                 places.setdefault(node.attr, set()).add(f"{path}:{node.lineno}")
     return places

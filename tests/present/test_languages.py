@@ -7,6 +7,7 @@ import re
 import string
 
 import messages
+import parsed
 import pytest
 from rich.cells import cell_len
 
@@ -201,9 +202,8 @@ def test_spaces_in_chinese_stand_beside_latin_words_alone(sentence, shown, monke
 def test_print_shows_the_reader_what_str_returns():
     """`print` writes what `__str__` returns as it stands: a sentence would be written in English."""
     wrong = []
-    for path in sorted((messages.ROOT / "padiff_shim").rglob("*.py")):
-        text = path.read_text(encoding="utf-8")
-        for function in ast.walk(ast.parse(text)) if "__str__" in text else ():
+    for path, nodes in parsed.files("padiff_shim").items():
+        for function in nodes:
             if isinstance(function, ast.FunctionDef) and function.name == "__str__":
                 returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
                 calls = {value.func.id for value in returned if isinstance(value, ast.Call) and isinstance(value.func, ast.Name)}
@@ -213,11 +213,11 @@ def test_print_shows_the_reader_what_str_returns():
 
 def raised():
     """(file, line, class, its first argument) of each error that the sources make."""
-    for path in sorted((messages.ROOT / "padiff_shim").rglob("*.py")):
-        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, nodes in parsed.files("padiff_shim").items():
+        for call in nodes:
             if isinstance(call, ast.Call) and call.args and isinstance(call.func, (ast.Name, ast.Attribute)):
                 kind = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
-                yield path.relative_to(messages.ROOT / "padiff_shim").as_posix(), call.lineno, kind, call.args[0]
+                yield parsed.named(path).removeprefix("padiff_shim/"), call.lineno, kind, call.args[0]
 
 
 def words(node):

@@ -6,9 +6,9 @@ import string
 import sys
 
 import messages
+import parsed
 import pytest
 from formulations import formulations
-from helpers import ROOT
 
 from padiff_shim import language
 from padiff_shim.text import capped, many, reader, tr
@@ -19,16 +19,16 @@ BLOCKS = {"Document": 0, "Paragraph": 0, "Section": 0, "Folded": 0, "Column": 0}
 NAMES = {"a", "b", "paddle", "torch", "float64"}  # of things, in any language
 
 
-def sources():
-    for room in ROOMS:
-        path = ROOT / "padiff_shim" / room
-        yield from sorted(path.glob("*.py")) if path.is_dir() else [path]
+def name_of(call):
+    """The last part of what is called."""
+    return getattr(call.func, "id", getattr(call.func, "attr", ""))
 
 
-def calls(path):
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
-            yield node, node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+def calls():
+    """(file, call, name of what is called) of these rooms."""
+    for path, nodes in parsed.files("padiff_shim").items():
+        if parsed.named(path).startswith(tuple(f"padiff_shim/{room}" for room in ROOMS)):
+            yield from ((parsed.named(path), node, name_of(node)) for node in nodes if isinstance(node, ast.Call))
 
 
 def fields(message):
@@ -37,31 +37,29 @@ def fields(message):
 
 def test_messages_are_literals_with_named_fields():
     wrong, seen = [], 0
-    for path in sources():
-        for node, name in calls(path):
-            if name != "tr":
-                continue
-            seen += 1
-            (message,) = node.args
-            passed = {keyword.arg for keyword in node.keywords}
-            if isinstance(message, ast.Constant):
-                right = fields(message.value) == passed if None not in passed else not any(map(str.isdigit, fields(message.value)))
-            else:
-                right = not isinstance(message, ast.JoinedStr)  # a word of a closed set, which is marked where it is defined
-            if not right:
-                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for file, node, name in calls():
+        if name != "tr":
+            continue
+        seen += 1
+        (message,) = node.args
+        passed = {keyword.arg for keyword in node.keywords}
+        if isinstance(message, ast.Constant):
+            right = fields(message.value) == passed if None not in passed else not any(map(str.isdigit, fields(message.value)))
+        else:
+            right = not isinstance(message, ast.JoinedStr)  # a word of a closed set, which is marked where it is defined
+        if not right:
+            wrong.append(f"{file}:{node.lineno}")
     assert seen > 150
     assert not wrong, wrong
 
 
 def test_blocks_hold_no_bare_sentence():
     wrong = []
-    for path in sources():
-        for node, name in calls(path):
-            if name in BLOCKS and len(node.args) > BLOCKS[name]:
-                words = node.args[BLOCKS[name]]
-                if isinstance(words, ast.JoinedStr) or (isinstance(words, ast.Constant) and words.value not in NAMES):
-                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    for file, node, name in calls():
+        if name in BLOCKS and len(node.args) > BLOCKS[name]:
+            words = node.args[BLOCKS[name]]
+            if isinstance(words, ast.JoinedStr) or (isinstance(words, ast.Constant) and words.value not in NAMES):
+                wrong.append(f"{file}:{node.lineno}")
     assert not wrong, wrong
 
 
@@ -75,9 +73,9 @@ def runs_of(text, length=4):
 def test_sentences_of_results_are_pinned_by_no_other_test():
     """A better sentence costs no tests: they ask for verdict, cause, line and number; headlines.md has the headlines."""
     refusals = {*formulations(), *(text for text, _ in messages.declared())}  # and names, which are no sentences
-    for path in [*ROOT.glob("padiff_shim/**/*.py"), *ROOT.glob("patches/**/*.py")]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Error")):
+    for nodes in parsed.files().values():
+        for node in nodes:
+            if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and name_of(node).endswith("Error")):
                 refusals.update(part.value for part in ast.walk(node) if isinstance(part, ast.Constant))
     sentences = set()
     for (text, context), places in messages.messages().items():
@@ -85,12 +83,12 @@ def test_sentences_of_results_are_pinned_by_no_other_test():
         if text not in refusals and context != language.LOGGED and not of_commands:
             sentences |= runs_of(text)
     pinned = []
-    for path in sorted({*ROOT.glob("tests/**/*.py")} - {*ROOT.glob("tests/present/*.py")}):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for part in ast.walk(node.test) if isinstance(node, ast.Assert) else ():
-                text = part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
-                if text not in refusals and runs_of(text) & sentences:
-                    pinned.append(f"{path.relative_to(ROOT)}:{part.lineno}: {text}")
+    for path, nodes in parsed.files("tests").items():
+        asserts = [node for node in nodes if isinstance(node, ast.Assert)] if path.parent.name != "present" else ()
+        for part in (part for node in asserts for part in ast.walk(node.test)):
+            text = part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else ""
+            if text not in refusals and runs_of(text) & sentences:
+                pinned.append(f"{parsed.named(path)}:{part.lineno}: {text}")
     assert not pinned, "\n".join(pinned)
 
 

@@ -20,9 +20,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import NamedTuple
 
+import parsed
 import pytest
+from parsed import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "docs" / "architecture.md"
 HEADER, FRAMEWORKS = ["module", "may import of ours", "frameworks"], {"paddle", "torch", "numpy"}
 # The upper floor: rooms that ask with the core's words, and may be taken out (tests/rooms.py). All else is core.
@@ -76,8 +77,8 @@ def imported_names(node, package):
         names = [f"{base}.{alias.name}" for alias in node.names]
         return names if base.split(".")[0] == "padiff_shim" else [base]
     if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-        called, name = ast.unparse(node.func), node.args[0].value
-        if called.split(".")[-1] in ("import_module", "__import__") and isinstance(name, str):
+        called, name = getattr(node.func, "attr", getattr(node.func, "id", "")), node.args[0].value
+        if called in ("import_module", "__import__") and isinstance(name, str):
             if name.startswith("."):
                 level = len(name) - len(name.lstrip("."))
                 name = ".".join([*package[: len(package) - level + 1], name.lstrip(".")])
@@ -107,7 +108,7 @@ def imports_of(name):
         for child in ast.iter_child_nodes(node):
             walk(child, inside, typing)
 
-    walk(ast.parse(SOURCES[name].read_text()), lazy=False, typing=False)
+    walk(parsed.files()[SOURCES[name]][0], lazy=False, typing=False)
     return imports
 
 
@@ -243,12 +244,13 @@ def test_a_circle_is_found():
     assert not circle({"a": {"b", "c"}, "b": {"c"}})
 
 
+@functools.cache
 def taken_from_the_core():
     """The names of the core that tools use, a line for each module: `measure/distance: Distance distance`."""
     taken = {}
     for name, path in SOURCES.items():
         package = ["padiff_shim", *name.split("/")[:-1]]
-        nodes = list(ast.walk(ast.parse(path.read_text()))) if room(name) in TOOLS else []
+        nodes = parsed.files()[path] if room(name) in TOOLS else []
         modules = {}  # imported as a whole: its name here -> its name in the table
         for node in nodes:
             for dotted, alias in zip(imported_names(node, package), node.names) if isinstance(node, ast.ImportFrom) else ():
@@ -326,15 +328,11 @@ def _names(requirements):
     return {re.match(r"[\w-]+", line)[0] for line in requirements.split()}
 
 
-def python_files(*folders):
-    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-
-
 def test_names_of_ours_that_scripts_use_exist():
     """Also those inside tests and branches that do not run on this machine."""
     used = {}  # (module, name) -> places
-    for path in python_files("tests", "benchmarks", "examples"):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, nodes in parsed.files("tests", "benchmarks", "examples").items():
+        for node in nodes:
             names = []
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "padiff_shim":
                 names = [(node.module, alias.name) for alias in node.names]
@@ -356,3 +354,27 @@ def has(module, name):
     if hasattr(imported, name):
         return True
     return hasattr(imported, "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None
+
+
+OWN_TEXT = {  # what they execute
+    "substitution/execute.py",  # a template of ours
+    "auditing/cases.py",  # programs that the package declares
+    "bits/spelling.py",  # what a port may write instead
+    "proof/arguments.py",  # names and attributes in the running program's own line
+    "cli/program.py",  # the script that the user names
+    "cli/ranks.py",  # a raise
+}
+UNPICKLERS = {"marshal", "pickle", "shelve", "dill", "joblib", "cloudpickle"}
+
+
+def test_nothing_is_executed_that_was_read():
+    """What is evaluated is no text of a log, a bundle or a page, and none of them is unpickled (weights: checked names alone)."""
+    for path, nodes in parsed.files().items():
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in ("eval", "exec") or path.as_posix().endswith(tuple(OWN_TEXT)), path
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner, keywords = getattr(node.func.value, "id", ""), {word.arg: word.value for word in node.keywords}
+                assert owner not in UNPICKLERS or node.func.attr not in ("load", "loads"), path
+                allowed = keywords.get("allow_pickle")
+                assert allowed is None or allowed.value is False, path

@@ -96,7 +96,7 @@ def test_the_range_of_pythons_is_that_of_the_sources():
     assert f"sys.version_info < ({oldest.replace('.', ', ')})" in (ROOT / "padiff_shim" / "__init__.py").read_text()
 
 
-@pytest.mark.parametrize("version", ["", OTHERS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in OTHERS[1:])])
+@pytest.mark.parametrize("version", [OTHERS[0], *(pytest.param(other, marks=pytest.mark.slow) for other in ("", *OTHERS[1:]))])
 def test_sources_compile_and_functions_are_redirected(version, tmp_path):
     python = sys.executable if not version else shutil.which(f"python{version}") or f"python{version}"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

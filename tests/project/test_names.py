@@ -7,17 +7,16 @@ lowers the figure here. A file that moves to another room takes its figures alon
 import ast
 import builtins
 import functools
-import gc
 import importlib
 import operator
 import re
 from collections import defaultdict
-from pathlib import Path
 
+import parsed
 import pytest
+from parsed import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-PACKAGE, BESIDE = ("padiff_shim", "patches"), ("tests", "benchmarks", "examples")
+BESIDE = ("tests", "benchmarks", "examples")
 VAGUE = frozenset({"one", "found", "told", "given", "kept", "asked", "said"})
 
 # Class names of the package with more than one definition -> how many.
@@ -38,39 +37,27 @@ BINDERS = {
 }
 
 
-def definitions(source):
-    """The classes and the vague bindings of a source, as (name, line, whether it is a class)."""
-    nodes = [ast.parse(source)]
-    while nodes:  # in less time than ast.walk
-        node = nodes.pop()
+def definitions(nodes):
+    """The classes and the vague bindings among nodes, as (name, line, whether it is a class)."""
+    for node in nodes:
         name_of = BINDERS.get(node.__class__)
         if name_of is not None and name_of(node) in VAGUE:
             yield name_of(node), node.lineno, False
         elif node.__class__ is ast.ClassDef:
             yield node.name, node.lineno, True
-        for field in node._fields:
-            value = getattr(node, field, None)
-            if value.__class__ is list:
-                nodes += [item for item in value if isinstance(item, ast.AST)]
-            elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
-                nodes.append(value)
 
 
 @functools.cache
 def places():
     """{class name: places} of the package's repeated ones, and {room: places} of vague bindings; a place is `file:line name`."""
     classes, bindings = defaultdict(list), defaultdict(list)
-    gc.disable()  # trees are many objects, and none of them is in a circle
-    try:
-        for path in [path for top in (*PACKAGE, *BESIDE) for path in sorted((ROOT / top).rglob("*.py"))]:
-            file = path.relative_to(ROOT)
-            for name, line, is_class in sorted(definitions(path.read_bytes()), key=lambda item: item[1]):
-                if not is_class:
-                    bindings[file.parent.as_posix()].append(f"{file}:{line} {name}")
-                elif file.parts[0] in PACKAGE:
-                    classes[name].append(f"{file}:{line}")
-    finally:
-        gc.enable()
+    for path, nodes in parsed.files(*parsed.PACKAGE, *BESIDE).items():
+        file = path.relative_to(ROOT)
+        for name, line, is_class in sorted(definitions(nodes), key=lambda item: item[1]):
+            if not is_class:
+                bindings[file.parent.as_posix()].append(f"{file}:{line} {name}")
+            elif file.parts[0] in parsed.PACKAGE:
+                classes[name].append(f"{file}:{line}")
     return {name: files for name, files in classes.items() if len(files) > 1}, dict(bindings)
 
 
@@ -153,7 +140,7 @@ def test_every_kind_of_binding_is_seen():
                 source = head + "\n".join(f"{'    ' if head else ''}{line}" for line in text.format(name, name).splitlines())
                 line = next(number for number, line in enumerate(source.splitlines(), 1) if name in line)
                 expected = [(name, line)] if text in BINDS and name in VAGUE else []
-                assert [item[:2] for item in definitions(source) if not item[2]] == expected, source
+                assert [item[:2] for item in definitions(parsed.nodes_of(source)) if not item[2]] == expected, source
 
 
 # ---- References of docstrings and comments.
@@ -165,7 +152,7 @@ REFERENCE = re.compile(r":(mod|class|func|meth|attr|data|exc):`~?([\w.]+)`")
 def defined(path):
     """{name at the top of a module: names inside of it, if it is a class}."""
     names = {}
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in parsed.files()[path]:
         if isinstance(node, ast.ClassDef):
             inner = list(ast.walk(node))
             members = {inside.name for inside in inner if isinstance(inside, (ast.FunctionDef, ast.AsyncFunctionDef))}
@@ -184,7 +171,7 @@ def defined(path):
 @functools.cache
 def sources():
     """{dotted name of each module of the package: its file}."""
-    paths = [path for top in PACKAGE for path in sorted((ROOT / top).rglob("*.py"))]
+    paths = [*parsed.files()]
     dotted = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in paths]
     return {f"padiff_shim.{name}" if name.startswith("patches") else name: path for name, path in zip(dotted, paths)}
 

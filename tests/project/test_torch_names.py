@@ -1,8 +1,8 @@
 """Torch's private names stand in one module, and what the sources write of Torch is in each version of the range."""
 
-import ast
 import json
 
+import parsed
 import pytest
 import torch
 import torch_names
@@ -13,9 +13,8 @@ TABLE = json.loads(torch_names.TABLE.read_text())
 @pytest.fixture(scope="module")
 def sources():
     """(names, keywords, attributes) that the sources write."""
-    trees = torch_names.sources()
-    yield *torch_names.written(trees), torch_names.methods(trees)
-    torch_names.nodes.cache_clear()
+    files = torch_names.sources()
+    return *torch_names.written(files), torch_names.methods(files)
 
 
 def outside(written):
@@ -41,7 +40,7 @@ def test_the_table_is_of_the_namespaces_that_are_used(sources):
     """A name in a namespace that no list was made of would be in each Torch: make the table anew (CONTRIBUTING.md)."""
     spaces = {space for name in sources[0] if not torch_names.absent({name: ()}) for space in torch_names.resolved(name)[1]}
     assert spaces <= set(TABLE["namespaces"])
-    assert TABLE["pinned"] in (torch_names.ROOT / "requirements" / "run.txt").read_text()
+    assert TABLE["pinned"] in (parsed.ROOT / "requirements" / "run.txt").read_text()
 
 
 PROGRAM = """
@@ -57,14 +56,14 @@ x.untyped_storage()
 
 
 def test_names_keywords_and_attributes_are_found():
-    trees = {"program.py": ast.parse(PROGRAM)}
-    names, keywords = torch_names.written(trees)
+    files = {"program.py": parsed.nodes_of(PROGRAM)}
+    names, keywords = torch_names.written(files)
     assert {*torch_names.private(names)} == {"torch.utils._pytree.tree_map", "torch._C._get_privateuse1_backend_name"}
     lack = {
         "names": {torch_names.ATEN: ["_fused_rms_norm", "_fused_rms_norm.default"], "torch.Tensor": ["untyped_storage", "index"]},
         "keywords": {"torch.nn.functional.scaled_dot_product_attention": ["enable_gqa"]},
     }
-    assert torch_names.lacking(lack, names, keywords, torch_names.methods(trees) | {"index": {"program.py:1"}}) == {
+    assert torch_names.lacking(lack, names, keywords, torch_names.methods(files) | {"index": {"program.py:1"}}) == {
         "torch.ops.aten._fused_rms_norm.default": {"program.py:8"},
         "torch.nn.functional.scaled_dot_product_attention(enable_gqa=)": {"program.py:6"},
         "torch.Tensor.untyped_storage": {"program.py:9"},
