@@ -158,6 +158,7 @@ class Making(Net):
 WIDER = HOLDING.replace('"float32"', '"float64"').replace("paddle.cos(angles)", 'paddle.cos(angles).astype("float32")')
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("read", "original", "port"),
     [
@@ -584,6 +585,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("body", "written", "rules"), WHOLE)
 def test_one_product_with_several_weights(tmp_path, body, written, rules):
     answer, behind = ask(tmp_path, body, Separate, ONE_PRODUCT, rules=rules or None)
@@ -669,6 +671,7 @@ TAKEN_BY_NUMBER = """q, kv = self.q(x), self.kv(x).reshape([x.shape[0], -1, 2, x
         k, v = kv[0], kv[1]"""
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("taken", ["q, (k, v) = self.q(x), self.kv(x).chunk(2, -1)", TAKEN_BY_NUMBER])
 def test_one_product_in_layers_of_two_widths_is_one_change(tmp_path, taken):
     port = TWO_WIDTHS.replace("q, (k, v) = self.q(x), self.kv(x).chunk(2, -1)", taken)
@@ -722,6 +725,7 @@ class Whole(torch.nn.Module):
         return self.o_proj(torch.matmul(scores, v).transpose(1, 2).reshape(33, 24))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "body",
     [

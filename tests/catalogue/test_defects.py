@@ -40,7 +40,7 @@ def endings(request):
     return reproducing.ended(programs, PATIENCE)[0]
 
 
-@pytest.mark.parametrize(("defect", "program"), sampled(CASES, 8))
+@pytest.mark.parametrize(("defect", "program"), sampled(CASES, 16))
 def test_it_shows(defect, program, endings, request):
     how = endings.get(request.node.callspec.id)
     if how is None or (not claimed(defect) and how in ABSENT):

@@ -83,6 +83,7 @@ def test_torchs_source_is_proven_as_paddle(word, source, capsys):
     assert sys.modules["torch"] is torch
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("word", ["net.py:Lacking", "packed.models:Lacking", "packed:Lacking"])
 def test_what_paddle_lacks_is_listed_with_its_lines(word, source, capsys):
     assert main(["prove", "--proxy", word, "--inputs", "2x3x4x4"]) == 2

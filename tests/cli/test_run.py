@@ -94,7 +94,7 @@ def test_the_world_of_a_folder_and_of_an_archive(tmp_path):
     assert same_as_python(["app.pyz", "1"], tmp_path)[0] == 1
 
 
-@pytest.mark.rows(5)
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_end_is_that_of_python(name, tmp_path):
     (tmp_path / "train.py").write_text(ERRORS[name], encoding="latin-1")
@@ -170,7 +170,7 @@ def test_forked_processes(tmp_path):
 # ------------------------------------------------------------------------------------------------ what is refused before it begins
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

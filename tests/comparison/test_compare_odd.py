@@ -44,6 +44,7 @@ def net():
 X = np.random.default_rng(0).standard_normal((2, 1, 4, 4)).astype("float32")
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("full", [False, True], ids=["SOT", "AST"])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_function_compiled_inside_a_mode(mode, full):

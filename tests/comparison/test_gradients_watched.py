@@ -231,6 +231,7 @@ def test_a_nan_in_the_result_is_no_operand_that_was_written(change):
     assert (call.verdict, call.side) == (("WRONG", "paddle") if change is None else ("UNVERIFIED", "none"))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("frozen", ["weight", "bias"])
 @pytest.mark.parametrize("training", [True, False])
 def test_a_gradient_that_paddle_does_not_give_is_one_of_zeros(frozen, training):

@@ -56,6 +56,7 @@ def decoder(mask, t=6):
 
 
 class TestDecoder:
+    @pytest.mark.rows(2)
     @pytest.mark.skipif(not IS_3, reason="the known difference is that of Paddle 3.3.1")
     @pytest.mark.parametrize("mask", MASKS)
     def test_a_fault_in_a_linear_comes_before_all_that_causal_masks_give(self, mask, tmp_path):

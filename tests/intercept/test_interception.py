@@ -54,7 +54,7 @@ def test_there_are_enough_programs_and_they_reach_every_covered_kernel(kernels):
     assert seen >= KERNELS - versions
 
 
-@pytest.mark.parametrize("grad", [False, True], ids=["forward", "backward"])
+@pytest.mark.parametrize("grad", [pytest.param(False, marks=pytest.mark.slow), True], ids=["forward", "backward"])
 def test_no_kernel_of_a_covered_op_runs_outside_an_intercepted_call(kernels, grad):
     watched = KERNELS | {name + "_grad" for name in KERNELS}
     if grad:

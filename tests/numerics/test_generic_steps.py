@@ -18,6 +18,7 @@ def tensor(*shape, dtype=torch.float32, scale=1.0):
     return torch.from_numpy(RNG.standard_normal(shape) * scale).to(dtype)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("position", [0, 1])
 @pytest.mark.parametrize("scale", [1.0, 1e-4])
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (1, 2, 4, 3, 3)])

@@ -112,7 +112,7 @@ def test_another_recurrence_near_the_root_is_rounding(dtype):
     assert judgement.verdict in INNOCENT, judgement
 
 
-@pytest.mark.rows(10)
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("dtype", [F32, F64])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_fault_is_found(name, dtype):

@@ -220,6 +220,7 @@ def trained_in_torch(model, *, masters):
     return losses
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("masters", [False, True], ids=["plain", "masters"])
 @pytest.mark.parametrize("dtype", HALVES)
 def test_a_tiny_llama_is_trained_bit_for_bit(dtype, masters):

@@ -26,6 +26,7 @@ def scaling(monkeypatch):
     monkeypatch.setattr("paddle.amp.grad_scaler._dygraph_tracer", lambda: place)
 
 
+@pytest.mark.rows(14)
 @pytest.mark.parametrize("skipped", [(0, 3), (2,)], ids=["the first and one more", "in the middle"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_step_that_a_scaler_skips_is_none(name, skipped, scaling):

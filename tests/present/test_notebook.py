@@ -82,6 +82,7 @@ def test_results_are_shown_as_small_tables_with_their_page(ran):
     assert sum("<table>" in data["text/html"] for data in shown) == 8  # identical bits and a gate that passes need none
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_that_nobody_wants(ran):
     quiet = [cell for cell in ran[0] if cell.source != SLOW]
     left = [output.data["text/plain"] for cell in quiet for output in cell.outputs if output.output_type == "display_data"]
@@ -91,6 +92,7 @@ def test_nothing_is_shown_that_nobody_wants(ran):
     assert min(sizes) > 300
 
 
+@pytest.mark.slow
 def test_lines_are_named_by_their_cell(ran):
     outputs = result(ran, "padiff_shim.prove(Port(), original")
     (wrong,) = [output for output in outputs if output.output_type == "execute_result"]
@@ -100,12 +102,14 @@ def test_lines_are_named_by_their_cell(ran):
     assert not re.search(r"ipykernel_\d|<ipython-input", everything)
 
 
+@pytest.mark.slow
 def test_carriers_are_printed_as_a_table(ran):
     text = printed(result(ran, "print(proof.carriers())"))
     assert re.match(r"[\d.]+%", text)
     assert re.search(r"│ up +│ linear +│ +1 │", text)
 
 
+@pytest.mark.slow
 def test_progress_is_written_anew_in_place(ran):
     """Each line is shown once, updated, and empty in the end."""
     kinds = [kind for kind, _ in ran[1]]

@@ -15,7 +15,7 @@ from zoo import measuring, pairs, trained
 SMALL = [name for name in demo_trainings.TRAININGS if name != "minilm"]
 
 
-@pytest.mark.rows(5)
+@pytest.mark.rows(3)
 @pytest.mark.bitexact
 @pytest.mark.parametrize("name", SMALL)
 def test_every_step_is_the_twins(name):

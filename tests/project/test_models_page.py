@@ -63,7 +63,7 @@ def changed(change, folder, monkeypatch):
 @pytest.mark.bitexact
 @pytest.mark.parametrize(
     "section",
-    thinned(SECTIONS, ("en", "Recognisers of text (CRNN)"), ("zh", "Swin")),
+    thinned(SECTIONS, ("zh", "Swin")),
     ids=label,
 )
 def test_a_family_is_proven_and_its_mistakes_are_named(section, tmp_path, monkeypatch, capsys):

@@ -190,7 +190,7 @@ def halves(*command, cwd, path):
     return [Path(line).parent for line in run(*command, cwd=cwd, path=path).splitlines()[-2:]]
 
 
-@pytest.mark.rows(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("start", STARTS)
 def test_editable_install(editable, tmp_path, start):
     source, startup = editable

@@ -70,6 +70,7 @@ def reordered(title):
     return {step: difference(backwards[step], array).max for step, array in theirs.items()}
 
 
+@pytest.mark.rows(8)
 @pytest.mark.every_row
 @pytest.mark.parametrize("title", CASES)
 def test_every_step_is_torchs_under_the_shim(title):
@@ -78,6 +79,7 @@ def test_every_step_is_torchs_under_the_shim(title):
     assert [row for row in judged if not row.shim.identical] == []
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("title", sorted(CTRL))
 def test_ctrl_differs_nowhere_before_the_first_layer(title):
     assert len(result(title).rows) == NARROW.layers + 3  # the embeddings, the layers, logits and loss

@@ -72,6 +72,7 @@ def test_tables_that_are_made_at_construction(name):
         assert proof.differences["float64"] > 1e-6
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("base", [1e4, 1.0001e4])
 @pytest.mark.parametrize("born", ["port", "original", "both"])
 def test_tables_that_are_made_at_construction_in_a_training(born, base):

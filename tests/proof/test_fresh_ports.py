@@ -374,6 +374,7 @@ def test_beside_values_that_are_exchanged_other_mistakes_stay_findings(tmp_path)
     assert {mistake.cause for mistake in proof.mistakes} == {Cause.ATTRIBUTE, Cause.OPERAND}, str(proof)
 
 
+@pytest.mark.slow
 def test_behind_what_is_too_much_other_mistakes_stay_findings(tmp_path):
     *turned, _, text = WRONG["gqa: values turned"]
     turned[1] += "        v = F.tanh(v)\n"

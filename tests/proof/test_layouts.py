@@ -152,6 +152,7 @@ def test_a_rule_that_cannot_be_applied_is_refused():
 # -- fused
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", [plain, grouped])
 def test_a_fused_projection(how):
     proof = prove(AtOnce(how), scrambled(Apart()), STATES)

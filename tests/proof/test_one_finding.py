@@ -9,7 +9,7 @@ import paddle.nn.functional as PF
 import pytest
 import torch
 import torch.nn.functional as TF
-from helpers import classes, pair
+from helpers import classes, pair, thinned
 from planting import loaded
 
 from padiff_shim import prove
@@ -81,6 +81,7 @@ def test_the_port_without_a_mistake_is_right():
     assert found()[0] == []
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("wrong", MOVED)
 def test_an_op_in_another_place_is_one_finding(wrong):
     texts, shown = found(wrong)
@@ -88,7 +89,7 @@ def test_an_op_in_another_place_is_one_finding(wrong):
     assert "another place: " in texts[0], shown
 
 
-@pytest.mark.parametrize("wrong", [*MOVED[:2], *(pytest.param(wrong, marks=pytest.mark.slow) for wrong in MOVED[2:])])
+@pytest.mark.parametrize("wrong", thinned(MOVED, MOVED[0]))
 def test_beside_it_every_other_mistake_is_found(wrong):
     texts, shown = found(wrong, *OTHERS)
     assert len(texts) == 3, shown
@@ -221,6 +222,7 @@ class TheirBlocks(torch.nn.Module):
 IMAGES = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype("float32") * 0.03
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("training", [False, True])
 def test_a_setting_on_several_lines_is_one_mistake(training):
     port, original = Blocks(epsilon=1e-5, last=1e-5), TheirBlocks()

@@ -223,6 +223,7 @@ class AroundPort(paddle.nn.Layer):
         return self.run(self.block, self.first(x))
 
 
+@pytest.mark.rows(4)
 @pytest.mark.skipif(not IS_3, reason="2.6 has no recompute without reentry")
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("port_again", [False, True])

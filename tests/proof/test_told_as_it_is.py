@@ -90,6 +90,7 @@ def test_the_port_without_a_mistake_is_right(weights):
     assert attention(weights=weights)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("weights", ["torch->paddle", "random"])
 @pytest.mark.parametrize("wrong", ["norms", "linears"])
 def test_layers_taken_for_one_another_are_one_mistake(wrong, weights):

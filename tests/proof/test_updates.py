@@ -268,7 +268,7 @@ WRONG = {
 }
 
 
-@pytest.mark.rows(8)
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
     mine, yours, cause, text = WRONG[name]
@@ -287,6 +287,7 @@ def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
         assert cause in shown
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(("kind", "options", "theirs_"), [
     ("AdamW", {"epsilon": 1e-6}, theirs()),
     ("AdamW", {"beta1": 0.8, "learning_rate": 0.1}, theirs()),

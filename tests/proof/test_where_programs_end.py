@@ -142,6 +142,7 @@ BETWEEN = {  # Torch's, Paddle's
 }
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("between", BETWEEN)
 def test_a_mistake_in_front_of_what_paddle_computes_by_itself(between):
     """Whole numbers and parts of complex ones are followed by what made them."""
@@ -601,6 +602,7 @@ def test_recompute_of_a_block_whose_inputs_want_no_gradient_ends_the_graph(reent
     assert causes == ([(Cause.GRAPH_ENDS, "use_reentrant=False")] if reentrant else []), str(proof)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("again", ["the original", "the port"])
 def test_statistics_that_are_written_once_more_in_a_backward_are_told_so(again):
     from paddle.distributed.fleet.utils import recompute  # as a program would

@@ -81,6 +81,7 @@ def test_lengths_that_are_not_passed_are_named(kind):
     assert (mistake.fix.text, mistake.fix.file, mistake.fix.line) == ("sequence_length=lengths", __file__, mistake.paddle.line)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("position", [(), (None,)])
 def test_lengths_that_are_passed_are_no_mistake(position):
     def forward(self, x, lengths):
@@ -553,6 +554,7 @@ def test_indices_as_the_only_output(right, wrong, original):
     assert mistake.paddle is not None
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("slip", ["", "dropout", "batch norm"])
 def test_models_in_training_mode_are_looked_at_in_evaluation(slip, steps):

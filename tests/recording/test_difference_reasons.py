@@ -294,6 +294,7 @@ def test_settings_without_effect_are_no_difference(tmp_path):
     assert [(known.word, known.a, known.b) for known in difference.settings.differences] == [("clip_norm", 1e3, 1e4)]
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("values", ["all", "gradients", "fingerprint"])
 @pytest.mark.parametrize(("wrong", "reason"), [({"clip": 0}, "clipping"), ({"clear": False}, "not cleared")])
 def test_gradients_that_a_step_uses(tmp_path, values, wrong, reason):
@@ -341,6 +342,7 @@ def test_noise_of_adaptive_updates_excuses_nothing_else(tmp_path, values):
         assert known.kind == kind or (values == "fingerprint" and known.kind == "update"), known.text
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("wrong", "reason"), [({"learning_rate": 9e-3}, "learning rate"), ({"shift": 0.1}, "weights")])
 def test_one_rank_of_two(tmp_path, monkeypatch, wrong, reason):
     """Of two ranks that compute the same, the second does it otherwise."""

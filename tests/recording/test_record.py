@@ -57,6 +57,7 @@ def one_step(port, mode=None, folder=None, inside=True):
     return [out.numpy(), x.grad.numpy(), *gradients, *(p.numpy() for p in port.parameters())]
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("inside", [True, False], ids=["recorded inside", "recorded outside"])
 @pytest.mark.parametrize("mode", ["native", "reference", "compare"])
 @pytest.mark.bitexact

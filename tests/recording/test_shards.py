@@ -159,6 +159,7 @@ def test_experts_are_numbered_over_the_ranks(runs):
     assert {f"mixture.experts.{number}" for number in range(rank_shards.EXPERTS)} <= compared
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", ["experts", "packed"])
 @pytest.mark.parametrize("whole", ["mixture", "capacity"])
 def test_experts_whose_tokens_lie_in_other_places(runs, name, whole):

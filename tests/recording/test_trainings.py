@@ -171,6 +171,7 @@ def test_a_note_behind_an_update_belongs_to_its_step(tmp_path, shared):
     assert steps[:3] == [0, 1, 2]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["heads", "interleaved"])
 def test_what_is_written_is_for_the_port_whichever_run_it_is(name, tmp_path):
     training, shared, own, _, _, _, numbers = WRONG[name]

@@ -5,7 +5,7 @@ import re
 import sys
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from rich.cells import cell_len
 
 from padiff_shim.present.document import Column, Table
@@ -20,6 +20,7 @@ def plain(text):
     return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
+@settings(max_examples=30)
 @given(WORDS, st.sampled_from(WIDTHS), st.integers(0, 8), st.integers(0, 8))
 def test_sentences_fold_between_words(words, width, indent, hang):
     lines = folded(" ".join(words), width, indent, hang)

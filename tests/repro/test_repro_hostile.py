@@ -167,7 +167,7 @@ SHOWN = {"reason", "site", "layer", "file", "hypothesis", "quirk", "device", "am
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize(("attack", "name"), sampled(in_turn(ATTACKS, ["linear backward", "sum"]), 3))
+@pytest.mark.parametrize(("attack", "name"), sampled(in_turn(ATTACKS, ["linear backward", "sum"]), 7))
 def test_code_in_any_field_is_refused_or_stays_a_literal(tmp_path, attack, name):
     made, arrays = CALLS[name]
     layout = laid_out(arrays)

@@ -75,6 +75,7 @@ def check(op, entry, sample, dtype):
     return None
 
 
+@pytest.mark.rows(140)
 @pytest.mark.parametrize(("name", "dtype"), in_turn(TRIED, BOTH))
 def test_forward_and_backward_with_torchs_bits(name, dtype):
     tried = door(name)

@@ -90,6 +90,7 @@ WANTED = [
 ]
 
 
+@pytest.mark.rows(140)
 @pytest.mark.parametrize(("op", "entry", "grad", "enabled"), in_turn(FIRST + OTHERS, WANTED))
 def test_every_way_gives_the_bits_for_operands_that_want_gradients_or_not(op, entry, grad, enabled, monkeypatch):
     """Torch itself chooses some kernels by that, under no_grad too; the shortcuts and the full way have to do as it does."""

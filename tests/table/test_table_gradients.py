@@ -146,6 +146,7 @@ def twice(call, framework):
     return list(grad([sum((result * result).sum() for result in bent)], sources, allow_unused=True))
 
 
+@pytest.mark.rows(140)
 @pytest.mark.parametrize(("op", "entry"), FIRST)
 def test_second_gradients(op, entry):
     """Where Paddle has them: as in a Torch program, but for the sums in between, of which Paddle's own graph has some."""

@@ -165,6 +165,7 @@ def wants_gradient(tensor):
     return not tensor.stop_gradient if isinstance(tensor, paddle.Tensor) else tensor.requires_grad
 
 
+@pytest.mark.rows(3)
 @pytest.mark.skipif(not IS_3, reason="2.6 ends the process at a PyLayer one of whose results is not used, under create_graph")
 @pytest.mark.bitexact
 @pytest.mark.parametrize("first", range(0, 60, 10))

@@ -87,7 +87,7 @@ def agree(module, layer):
     return np.abs(ours - theirs).max() < 1e-5 * np.abs(theirs).max()
 
 
-@pytest.mark.rows(12)
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("biases", [False, True], ids=["", "biases"])
 @pytest.mark.parametrize("turned", [False, True], ids=["out in", "in out"])
 @pytest.mark.parametrize("order", ["gate, up", "up, gate", "in two"])

@@ -32,7 +32,7 @@ def models(name):
     return pair.paddle, pair.torch
 
 
-@pytest.mark.rows(12)
+@pytest.mark.rows(6)
 @pytest.mark.compat
 @pytest.mark.parametrize("name", NAMES)
 def test_dicts_and_files_give_what_models_give(name, tmp_path):
