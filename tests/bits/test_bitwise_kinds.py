@@ -444,7 +444,7 @@ GLU = (
         (HALF_TURNED, HalfTurned, "bfloat16"),
         (INTERLEAVED, Interleaved, "float32"),
         (FUSED_NORM, Normed, "bfloat16"),
-    ], 4),
+    ], 7),
 )  # fmt: skip
 def test_the_originals_calls_are_written_in_the_words_of_the_op_table(tmp_path, body, original, dtype):
     answer, behind = ask(tmp_path, body, original, dtype=dtype)

@@ -47,6 +47,7 @@ def check(ours, twin, grads=False):
             yield name
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("definition", CLIPS)
 def test_every_step_is_the_twins(definition):
     ours, twin = digits_paddle.build_model(CONFIG), digits_torch.build_model(CONFIG)

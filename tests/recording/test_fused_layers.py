@@ -317,6 +317,7 @@ def test_a_rule_in_the_ports_words_holds_on_both_sides(rule, tmp_path, monkeypat
     assert diff(tmp_path / "paddle.nn", tmp_path / "torch.nn", shards=rule, rtol=1e-5)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("right", RIGHT)
 def test_right_is_the_same_without_a_rule(runs, right):
     difference = diff(runs / right, runs / "torch", shards="auto", rtol=RTOL)
