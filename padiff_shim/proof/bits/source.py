@@ -311,8 +311,10 @@ def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
 
 
 def functions_of(files: Collection[str]) -> list[FunctionType]:
-    """All functions of some files, found among all objects: a tenth of a second where there are many."""
-    return [each for each in gc.get_objects() if type(each) is FunctionType and each.__code__.co_filename in files]
+    """All functions of some files, which refer to the names of their modules; without a module all objects are looked at."""
+    names = [vars(module) for module in list(sys.modules.values()) if getattr(module, "__file__", None) in files]
+    objects = gc.get_objects() if len(names) < len(files) else gc.get_referrers(*names)
+    return [each for each in objects if type(each) is FunctionType and each.__code__.co_filename in files]
 
 
 @contextlib.contextmanager
@@ -322,15 +324,12 @@ def in_place(sources: Mapping[str, str], functions: Sequence[FunctionType] | Non
     Raises:
         SyntaxError: a text is no Python.
     """
-    codes: dict[tuple[str, str], list[CodeType]] = {}
-    for file, text in sources.items():
-        for code in _codes(compile(text, file, "exec", dont_inherit=True)):
-            codes.setdefault((file, code.co_qualname), []).append(code)
+    codes = {file: _codes_by_name(file, text) for file, text in sources.items()}
     functions = functions_of(sources) if functions is None else functions
     before, changed = [(function, function.__code__) for function in functions], 0
     try:
         for function, code in before:
-            named = codes.get((code.co_filename, code.co_qualname), [])
+            named = codes[code.co_filename].get(code.co_qualname, [])
             others = named if len(named) == 1 else [other for other in named if other.co_firstlineno == code.co_firstlineno]
             if len(others) == 1 and len(others[0].co_freevars) == len(code.co_freevars):
                 changed += _RUNS(others[0]) != _RUNS(code)
@@ -342,6 +341,15 @@ def in_place(sources: Mapping[str, str], functions: Sequence[FunctionType] | Non
 
 
 _RUNS = operator.attrgetter("co_code", "co_consts", "co_names", "co_varnames")  # `self.a` and `self.b` are one instruction
+
+
+@functools.lru_cache(64)  # what is tried alone is tried beside other changes, too
+def _codes_by_name(file: str, text: str) -> dict[str, list[CodeType]]:
+    """The codes of a file that holds this text, by their qualified names."""
+    codes: dict[str, list[CodeType]] = {}
+    for code in _codes(compile(text, file, "exec", dont_inherit=True)):
+        codes.setdefault(code.co_qualname, []).append(code)
+    return codes
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
