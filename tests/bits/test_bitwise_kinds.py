@@ -321,6 +321,62 @@ INTERLEAVED = (
     "w = F.softmax(paddle.matmul(q / 2.05, k, transpose_y=True), -1)\n"
     "return self.down(paddle.matmul(w, q).transpose([0, 2, 1, 3]).reshape([33, 40]))"
 )
+
+
+class RepeatedBehind(Net):
+    def forward(self, x):
+        q, k = (self.up(y).view(3, 11, 5, 8).transpose(1, 2) for y in (torch.tanh(x), x))
+        left, right = k.chunk(2, -1)
+        k = (k * 0.7 + torch.cat([-right, left], -1) * 0.3)[:, :, None].expand(3, 5, 2, 11, 8).reshape(3, 10, 11, 8)
+        w = torch.softmax(torch.matmul(torch.cat([q, q], 1), k.transpose(2, 3)) * 8**-0.5, dim=-1)
+        return self.down(torch.matmul(w, torch.cat([q, q], 1))[:, :5].transpose(1, 2).reshape(33, 40))
+
+
+REPEATED_BEFORE = (
+    "q, k = [self.up(y).reshape([3, 11, 5, 8]).transpose([0, 2, 1, 3]) for y in (paddle.tanh(x), x)]\n"
+    "t = k.repeat_interleave(2, 1)\nleft, right = t.chunk(2, -1)\nt = t * 0.7 + paddle.concat([-right, left], -1) * 0.3\n"
+    "w = F.softmax(paddle.matmul(paddle.concat([q, q], 1), t, transpose_y=True) * 8**-0.5, -1)\n"
+    "return self.down(paddle.matmul(w, paddle.concat([q, q], 1))[:, :5].transpose([0, 2, 1, 3]).reshape([33, 40]))"
+)
+
+
+class Attending(Net):
+    def forward(self, x):
+        q, k = (self.up(y).view(3, 11, 5, 8).transpose(1, 2) for y in (torch.tanh(x), x))
+        w = torch.softmax(torch.matmul(q, k.transpose(2, 3)) * 8**-0.5, dim=-1)
+        return self.down(torch.matmul(w, k).transpose(1, 2).reshape(33, 40))
+
+
+ATTENTION = (
+    "q, k = [self.up(y).reshape([3, 11, 5, 8]) for y in (paddle.tanh(x), x)]\n"
+    "return self.down(F.scaled_dot_product_attention(q, k, k).reshape([33, 40]))"
+)
+
+
+class Sloped(Net):
+    def forward(self, x):
+        q, k = (self.up(y).view(3, 11, 5, 8).transpose(1, 2).reshape(15, 11, 8) for y in (torch.tanh(x), x))
+        slopes = torch.outer(torch.tensor([0.5, 0.25, 0.125, 0.1, 0.05]), torch.arange(11).float())
+        w = torch.softmax(slopes[:, None].repeat(3, 1, 1).baddbmm(q, k.transpose(1, 2), alpha=8**-0.5), -1)
+        return self.down(torch.bmm(w, k).view(3, 5, 11, 8).transpose(1, 2).reshape(33, 40))
+
+
+SLOPES = (
+    "q, k = [self.up(y).reshape([3, 11, 5, 8]).transpose([0, 2, 1, 3]) for y in (paddle.tanh(x), x)]\n"
+    'b = paddle.outer(paddle.to_tensor([0.5, 0.25, 0.125, 0.1, 0.05]), paddle.arange(11, dtype="float32")).unsqueeze(1)\n'
+    "w = F.softmax(paddle.matmul(q, k, transpose_y=True) * 8**-0.5 + b, -1)\n"
+    "return self.down(paddle.matmul(w, k).transpose([0, 2, 1, 3]).reshape([33, 40]))"
+)
+
+
+class Parted(Net):
+    def forward(self, x):
+        a, b = (part.contiguous() for part in self.up(x).chunk(2, -1))
+        y = torch.nn.functional.silu(a) * b
+        return self.down(torch.cat([y, y], -1))
+
+
+PARTS = "y = F.swiglu(self.up(x))\nreturn self.down(paddle.concat([y, y], -1))"
 DIVIDED = (
     "h = self.up(x)\n"
     "return self.down(h / paddle.sqrt(paddle.mean(h * h, axis=-1, keepdim=True) + 1e-6) * paddle.linspace(0.5, 2, 40))"
@@ -443,6 +499,10 @@ GLU = (
         (REPEATED, Repeated, "float32"),
         (HALF_TURNED, HalfTurned, "bfloat16"),
         (INTERLEAVED, Interleaved, "float32"),
+        (REPEATED_BEFORE, RepeatedBehind, "float32"),
+        (ATTENTION, Attending, "float32"),
+        (SLOPES, Sloped, "float32"),
+        (PARTS, Parted, "float32"),
         (FUSED_NORM, Normed, "bfloat16"),
     ], 7),
 )  # fmt: skip

@@ -410,16 +410,7 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
         why = tr("the gradients of elements that were chosen several times are added up by another kernel, in another order")
         return BACKWARD, tr("gradients of chosen elements"), why
     if names[0] == names[1]:
-        operands = [layouts(calls) for calls in (port, original)]
-        if [operand.dtype for operand in operands[0]] != [operand.dtype for operand in operands[1]]:
-            return ROUNDING, tr("dtype of {op}", op=names[0][-1]), tr("an operand is rounded to another dtype before the call")
-        if [operand.strides for operand in operands[0]] != [operand.strides for operand in operands[1]]:
-            return (
-                LAYOUT,
-                tr("operands of {op}", op=names[0][-1]),
-                tr("the kernel sums in another order for each layout of its operands"),
-            )
-        return NUMBERS, tr("attributes of {op}", op=names[0][-1]), tr("a number is made otherwise")
+        return _of_equal_calls(port, original)
     if port[-1].backward and sorted(names[0]) == sorted(names[1]):
         name = tr("order of {ops}", ops=", ".join(dict.fromkeys(map(_plain, names[1]))))
         return BACKWARD, name, tr("gradients are added up before the backward of other calls, or behind it")
@@ -428,6 +419,26 @@ def cause_of(group: OriginGroup) -> tuple[str, str, str]:
     dtypes = [{call.result.tensor.dtype for call in calls} for calls in (port, original)]
     cause, why = _of_other_steps(*names, same_dtypes=dtypes[0] == dtypes[1])
     return cause, written, why
+
+
+def _of_equal_calls(port: Sequence[TraceCall], original: Sequence[TraceCall]) -> tuple[str, str, str]:
+    """The same where both call the same kernels in one order."""
+    op = port[-1].name
+    dtypes, shapes, strides = (
+        [[getattr(operand, word) for operand in layouts(calls)] for calls in (port, original)]
+        for word in ("dtype", "shape", "strides")
+    )
+    if dtypes[0] != dtypes[1]:
+        return ROUNDING, tr("dtype of {op}", op=op), tr("an operand is rounded to another dtype before the call")
+    exchanged = shapes[0] != shapes[1] and sorted(shapes[0]) == sorted(shapes[1])
+    if strides[0] != strides[1] and not exchanged:
+        why = tr("the kernel sums in another order for each layout of its operands")
+        return LAYOUT, tr("operands of {op}", op=op), why
+    attributes = [[call.attributes for call in calls] for calls in (port, original)]
+    if len(port) > 1 and attributes[0] == attributes[1]:
+        name = tr("order of {ops}", ops=", ".join(dict.fromkeys(_plain(call.name) for call in port)))
+        return GROUPING, name, tr("the same steps in another order round other numbers")
+    return NUMBERS, tr("attributes of {op}", op=op), tr("a number is made otherwise")
 
 
 def _of_rows(group: OriginGroup) -> tuple[str, str, str] | None:

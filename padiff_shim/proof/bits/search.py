@@ -469,13 +469,17 @@ class OriginSearch:
     def _everywhere(self, change: Change) -> Iterator[Candidate]:
         """The candidates of a change for the other weights and steps for which its line runs."""
         first, taken = change.candidates[0], {candidate.calls for candidate in change.candidates}
+        order = [(call.op, place.site) for call, place in zip(self.calls, self.places)]
         for calls in self._again(first.calls):
             if calls in taken:
                 continue
             values: dict[ValueId, ValueId] = {}
-            for number, other in zip(first.calls, calls):
-                values.update(zip(self.calls[number].outputs, self.calls[other].outputs))
-                values.update(zip((held for _, held in self.calls[number].inputs), (held for _, held in self.calls[other].inputs)))
+            for number in range(len(self.calls)):  # what a text reads may be made by others than those whose place it takes
+                other = number + calls[0] - first.calls[0]
+                if 0 <= other < len(order) and order[number] == order[other]:
+                    own, its = self.calls[number], self.calls[other]
+                    values.update(zip(own.outputs, its.outputs))
+                    values.update(zip((held for _, held in own.inputs), (held for _, held in its.inputs)))
             operands = {
                 name: values.get(held, held) if isinstance(held, ValueId) else self._number_at(held, first.calls, calls)
                 for name, held in first.operands.items()

@@ -19,7 +19,7 @@ from .formulation import Formulation
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
 
-_DECIMAL = r"(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?|(?<![\w.])\d+e[-+]?\d+"
+_DECIMAL = r"(?<![\w.])\d+ \*\* -0\.5|(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?|(?<![\w.])\d+e[-+]?\d+"
 _ALIKE = 1 / 16  # of the largest element: what two runs in 16 bits have apart
 _CAST = r'\bx\d+\.astype\("\w+"\)'  # of an operand
 
@@ -61,9 +61,8 @@ class Translator(CallWords):
             groups: what differs, at one time.
             numbers: of the port's Paddle calls there.
         """
-        last = self._last_call(groups)
-        differing = groups[0].port[-1].values[groups[0].result[1]]
-        port = self._partners.of_original.get(last.result) if last is not None else differing
+        last = self._at_an_end(self._last_call(groups))
+        port = groups[0].port[-1].values[groups[0].result[1]] if last is None else self._partners.of_original.get(last.result)
         number = None if port is None or port.node is None else call_number(port.node)
         result = None if port is None or number is None else self._output(number, port)
         if port is None or number is None or result is None:
@@ -89,7 +88,8 @@ class Translator(CallWords):
                 texts.append(text)  # norms see their operands in another shape, and products of rows keep the axes of theirs
                 if last.name in PRODUCTS and side.dim() > 2 and side.shape[-2:] == made.mT.shape[-2:]:
                     texts.append(f"{whole}.transpose({[*range(side.dim() - 2), side.dim() - 1, side.dim() - 2]})")
-                text = self._paired(whole, made, side, last)
+                way = next((way for way in last.result.ways if way and way[-1].shape == side.shape), ())
+                text = self._paired(whole, made, side, last, way)
             texts += [text.replace(".t()", ""), text]  # of elements alone, for weights of any axes
         if not texts:
             return None
@@ -119,7 +119,8 @@ class Translator(CallWords):
 
     def _numbered(self, number: re.Match[str]) -> str:
         """The name of a number, which is an operand, too: the port may name it, and may have another one for each layer or step."""
-        return self._numbers.setdefault(float(number[0]), f"n{len(self._numbers) + 1}")
+        base, _, power = number[0].partition(" ** ")
+        return self._numbers.setdefault(float(base) ** float(power or 1), f"n{len(self._numbers) + 1}")
 
     def constant(self, call: TraceCall) -> str:
         """A call that depends on no value of the port's, as an expression; "" where it has no words."""
@@ -146,6 +147,15 @@ class Translator(CallWords):
             else:
                 waiting += [reader for reader in call.result.readers if not reader.backward and reader.results]
         return max(known, key=lambda call: call.index, default=None)
+
+    def _at_an_end(self, last: TraceCall | None) -> TraceCall | None:
+        """What the original calls where the Paddle call ends that makes a call's result, for that alone is the port's."""
+        port = None if last is None else self._partners.of_original.get(last.result)
+        number = None if port is None or port.node is None else call_number(port.node)
+        kernels = [] if number is None else [node for node in self._partners.trace.nodes if call_number(node) == number]
+        ends = [self._partners.of_port.get(node.result) for node in kernels if node.results and not node.backward]
+        end = ends[-1].node if ends and ends[-1] is not None else None
+        return last if end is None or last is None or end.index < last.index else end
 
     def _reached(self, groups: Sequence[OriginGroup]) -> set[TraceCall]:
         """The forward calls whose backward an origin's calls are."""
@@ -181,29 +191,38 @@ class Translator(CallWords):
         more_rows = partner.count > operand.value.count  # a table for each row of a batch, which the original has once
         for value, side in sorted(sides, key=lambda pair: pair[1].stride() != operand.tensor.stride()):
             if side.shape[more_rows:] == operand.tensor.shape[more_rows:] and side.is_complex() is operand.tensor.is_complex():
-                laid = operand.tensor.is_contiguous() and not side.is_contiguous() and not call.name.startswith("native_")
-                dense = ".contiguous()" if laid else ""  # norms lay their operand out themselves
-                return self._cast(self._named(value) + dense, side, operand.tensor)
+                return self._cast(self._named(value) + _dense(side, partner, call, operand), side, operand.tensor)
         matrix = operand.tensor.shape[-2:]
-        lengths = sorted(operand.tensor.shape)
+        lengths, passed = sorted(operand.tensor.shape), [step.shape for step in reversed(operand.way)]
 
-        def unlike(pair: tuple[ValueId, torch.Tensor]) -> tuple[bool, ...]:
+        def unlike(pair: tuple[ValueId, torch.Tensor]) -> tuple[int, ...]:
             shape = pair[1].shape
-            return shape[-2:] != matrix, shape[-2:] != matrix[::-1], sorted(shape) != lengths
+            steps = next((count for count, other in enumerate(passed) if other == shape), len(passed))
+            return shape[-2:] != matrix, shape[-2:] != matrix[::-1], sorted(shape) != lengths, steps
 
         for value, side in sorted(sides, key=unlike):
             if side.numel() * (1 + side.is_complex()) == size:
                 name = self._named(value)
-                laid = self._repeated(name, side, operand.tensor) or self._paired(name, side, operand.tensor, call)
+                laid = self._repeated(name, side, operand.tensor, call) or self._paired(
+                    name, side, operand.tensor, call, operand.way
+                )
                 return self._cast(laid, side, operand.tensor)
+        text, side = self._before(partner, operand) or self._part_of(partner) or ("", operand.tensor)
+        if not text:
+            return self._made(call, operand)
+        return self._cast(
+            self.shaped(text, side, operand.tensor, call) + _dense(side, partner, call, operand), side, operand.tensor
+        )
+
+    def _before(self, partner: Value, operand: TraceOperand) -> tuple[str, torch.Tensor] | None:
+        """A value that was there before the port's run, as an operand has it."""
         read = self._read(partner)
         if read is None:
-            return self._made(call, operand)
+            return None
         value, side = read
         self._names.setdefault(_gradient_name(partner.label, self._names), value)
         turned = side.dim() == 2 and side.shape == operand.tensor.shape and not torch.equal(partner.tensor, operand.tensor)
-        text = f"{self._named(value)}.t()" if turned else self.shaped(self._named(value), side, operand.tensor, call)
-        return self._cast(text, side, operand.tensor)
+        return self._named(value) + ".t()" * turned, side
 
     def _is_parameter(self, value: Value) -> bool:
         partner = self._partners.of_original.get(value)
@@ -236,25 +255,28 @@ class Translator(CallWords):
         if maker is None:
             equal = self._equal(operand.tensor) if len(operand.tensor.unique()) > 1 else None
             return literal(operand.tensor) if equal is None else self.shaped(self._named(equal[0]), equal[1], operand.tensor, call)
-        if operand.value is not maker.result:
-            raise Untranslatable("one of several results")
         if self._as_made and maker.name in PRODUCTS and held.shape[-2:] == operand.tensor.shape[-2:]:
-            return self._cast(self._written(maker), held, operand.tensor)
-        text = self._written(maker)
-        laid = self._repeated(text, held, operand.tensor) or self._paired(text, held, operand.tensor, call)
+            return self._cast(self._result(operand.value), held, operand.tensor)
+        text = self._result(operand.value)
+        laid = self._repeated(text, held, operand.tensor, call) or self._paired(text, held, operand.tensor, call, operand.way)
         return self._cast(laid, held, operand.tensor)
 
-    def _repeated(self, text: str, held: torch.Tensor, wanted: torch.Tensor) -> str | None:
-        """A value whose elements are repeated along an axis on their way to a call; None of another."""
-        axis = next((axis for axis, (own, size) in enumerate(zip(held.shape, wanted.shape)) if own != size), None)
-        if held.dim() != wanted.dim() or axis is None or wanted.numel() % held.numel() or held.numel() == wanted.numel():
-            return None
-        for place in (axis + 1, axis):
-            shape = [*held.shape[:place], wanted.numel() // held.numel(), *held.shape[place:]]
-            if torch.allclose(held.unsqueeze(place).expand(shape).reshape(-1).double(), wanted.reshape(-1).double(), 1e-2, 1e-3):
-                made = f"{text}.unsqueeze({place}).expand({shape}).reshape({list(wanted.shape)})"
+    def _repeated(self, text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall) -> str | None:
+        """A value whose elements are repeated along an axis on their way to a call; None of another.
+
+        Of stacked matrices, whose first axes a product has as one, it is the last of these.
+        """
+        times, rest = divmod(wanted.numel(), max(held.numel(), 1))
+        unlike = (axis for axis, (own, size) in enumerate(zip(held.shape, wanted.shape)) if own != size)
+        axis = next(unlike, -1) if held.dim() == wanted.dim() else held.dim() - 3 if call.name in PRODUCTS else -1
+        for place in (axis + 1, axis) if axis >= 0 and not rest and times > 1 else ():
+            shape = [*held.shape[:place], times, *held.shape[place:]]
+            repeated = held.unsqueeze(place).expand(shape).flatten(axis, axis + 1)
+            sides = [wanted] if held.dim() == wanted.dim() else [wanted, wanted.mT]
+            if any(torch.allclose(repeated.reshape(-1).double(), side.reshape(-1).double(), 1e-2, 1e-3) for side in sides):
+                made = f"{text}.unsqueeze({place}).expand({shape}).reshape({list(repeated.shape)})"
                 self._parts.add(made)
-                return made
+                return self._paired(made, repeated, wanted, call)
         return None
 
     def _read(self, constant: Value) -> tuple[ValueId, torch.Tensor] | None:
@@ -277,6 +299,21 @@ class Translator(CallWords):
                     return value, operand.tensor
         return self._equal(flat)
 
+    def _part_of(self, partner: Value) -> tuple[str, torch.Tensor] | None:
+        """One of several equal parts of a value of the port's, of which a Paddle call reads each itself."""
+        tensor = partner.tensor
+        for value, side in self._sides(tensor.untyped_storage().data_ptr()):
+            unlike = [axis for axis, sizes in enumerate(zip(side.shape, tensor.shape)) if sizes[0] != sizes[1]]
+            if side.stride() != tensor.stride() or len(unlike) != 1 or side.shape[unlike[0]] % tensor.shape[unlike[0]]:
+                continue
+            parts = side.split(tensor.shape[unlike[0]], unlike[0])
+            place = next((place for place, part in enumerate(parts) if part.data_ptr() == tensor.data_ptr()), None)
+            if place is not None:
+                text = f"paddle.split({self._named(value)}, {len(parts)}, {unlike[0] - side.dim()})"
+                self._parts.add(text)
+                return f"{text}[{place}]", tensor
+        return None
+
     def _equal(self, tensor: torch.Tensor) -> tuple[ValueId, torch.Tensor] | None:
         """A value of the port's that holds the same numbers."""
         flat = tensor.reshape(-1)
@@ -293,7 +330,7 @@ class Translator(CallWords):
                 return self._named(value)
         if operand.value.node is None:
             return literal(tensor)
-        return self.shaped(self._written(operand.value.node), operand.value.tensor, tensor, operand.value.node)
+        return self.shaped(self._result(operand.value), operand.value.tensor, tensor, operand.value.node)
 
     def _named(self, value: ValueId) -> str:
         for name, held in self._names.items():
@@ -302,6 +339,14 @@ class Translator(CallWords):
         name = f"x{len(self._names) + 1}"
         self._names[name] = value
         return name
+
+
+def _dense(side: torch.Tensor, partner: Value, call: TraceCall, operand: TraceOperand) -> str:
+    """What makes an operand as dense as the original's is: Paddle's memory may be, and Torch's not, which the port's calls read."""
+    read = (other.tensor for reader in partner.readers for other in reader.operands if other.value is partner)
+    lies = next((tensor for tensor in read if tensor.shape == side.shape == operand.tensor.shape), side)
+    laid = operand.tensor.is_contiguous() and not lies.is_contiguous()
+    return ".contiguous()" if laid and not call.name.startswith("native_") else ""  # norms lay their operand out themselves
 
 
 def _gradient_name(label: str, taken: Mapping[str, ValueId]) -> str:

@@ -34,7 +34,7 @@ _WORDS = {"none": 0, "mean": 1, "sum": 2, "tanh": True}  # that kernels have for
 _KERNELS_NAMES = {"axis": "dim", "p": "ord"}
 _COMMUTATIVE = frozenset({"add", "mul", "maximum", "minimum"})
 _MOST_SAMPLES = 6
-_NOT_WRITTEN = "paddle._", "paddle.Tensor.", "paddle.incubate."
+_NOT_WRITTEN = "paddle._", "paddle.Tensor.", "paddle.incubate.", "paddle.einsum"
 
 
 @dataclass(eq=False)
@@ -227,8 +227,10 @@ def _all() -> Mapping[str, Sequence[Phrase]]:
 
 def _function(op: Op) -> tuple[str, dict[str, Any]] | None:
     """What a program calls to have an op, and its parameters with their defaults; None if only Paddle's own functions call it."""
-    targets = [entry.target for entry in op.entries if not entry.target.startswith(_NOT_WRITTEN)]
+    targets = [entry.target for entry in op.entries]
     for path in (*targets, f"paddle.nn.functional.{op.name}", f"paddle.{op.name}", f"paddle.linalg.{op.name}"):
+        if path.startswith(_NOT_WRITTEN):
+            continue
         held: Any = paddle
         for part in path.split(".")[1:]:
             held = getattr(held, part, None) if isinstance(held, types.ModuleType) else None

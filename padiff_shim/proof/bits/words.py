@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..arguments import TO_THE_END, shown, shown_item
-from ..trace import FUSED_ATTENTION, TraceCall, TraceOperand, Value
+from ..trace import FUSED_ATTENTION, Step, TraceCall, TraceOperand, Value
 from .vocabulary import Match, phrases
 
-PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm"})
+PRODUCTS = frozenset({"mm", "bmm", "addmm"})  # of stacked matrices, too, in Paddle
+_SPLITTING = frozenset({"split", "split_with_sizes"})
+_LISTING = _SPLITTING | {"unbind", "topk"}  # what gives several results in Paddle, too
 _MOST_NUMBERS = 64  # of a constant that is written as numbers
 DTYPES = {torch.float32: "float32", torch.float64: "float64", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 
@@ -178,6 +180,16 @@ class CallWords:
             raise Untranslatable(call.name)
         return self._texts_of[call]
 
+    def _result(self, value: Value) -> str:
+        """What a call has made, which may be one of several results."""
+        assert value.node is not None
+        text, place = self._written(value.node), value.node.values.index(value)
+        if value.node.name in _LISTING:
+            return f"{text}[{place}]"
+        if place:
+            raise Untranslatable("one of several results")
+        return text
+
     def _phrased(self, match: Match) -> str:
         """A call of Paddle's API."""
         defaults, words = match.phrase.defaults, dict[str, str]()
@@ -209,6 +221,11 @@ class CallWords:
         if call.name == "addmm" and call.operands[2].value.node is None:
             bias, rows, weight = (self._operand(call, operand) for operand in call.operands)
             return f"F.linear({rows}, {weight}, {bias})"
+        if call.name in _SPLITTING:
+            axis = call.attributes["dim"]
+            lengths = [value.tensor.shape[axis] for value in call.results]
+            parts = len(lengths) if len(set(lengths)) == 1 else lengths
+            return f"paddle.split({self._operand(call, call.operands[0])}, {parts}, {axis})"
         write = _attention if FUSED_ATTENTION in call.name else _SIGNS.get(call.name)
         if write is None:
             raise Untranslatable(call.name)
@@ -217,10 +234,15 @@ class CallWords:
             return f"F.linear({', '.join(operands)})"
         return write(operands, call.attributes)
 
-    def _paired(self, text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall) -> str:
-        """A value in the arrangement in which a call is given it, and as complex numbers, or pairs, as it is given them."""
+    def _paired(self, text: str, held: torch.Tensor, wanted: torch.Tensor, call: TraceCall, way: Sequence[Step] = ()) -> str:
+        """A value in the arrangement in which a call is given it, and as complex numbers, or pairs, as it is given them.
+
+        ``way``: the steps to it of the program that makes the call, from the first arrangement.
+        """
         if held.is_complex() is wanted.is_complex():
-            return self.shaped(text, held, wanted, call)
+            turned = any(step.order for step in way) and call.name not in ("mm", "addmm")
+            steps = _steps_between(held, wanted, way, call) if turned else None
+            return self.shaped(text, held, wanted, call) if steps is None else text + steps
         pair = torch.empty((*(wanted if wanted.is_complex() else held).shape, 2))
         if wanted.is_complex():
             return f"paddle.as_complex({self.shaped(text, held, pair, call)})"
@@ -257,6 +279,24 @@ class CallWords:
         if held.dtype == wanted.dtype or not wanted.is_floating_point() or held.is_complex():
             return text
         return f'{text}.astype("{DTYPES[wanted.dtype]}")'
+
+
+def _steps_between(held: torch.Tensor, wanted: torch.Tensor, way: Sequence[Step], call: TraceCall) -> str | None:
+    """Of some steps the last ones, which lay a value out as it is wanted; a product of stacked matrices keeps their axes."""
+    for begin in reversed(range(len(way) + 1)):
+        shapes, laid = [held.shape], held
+        with contextlib.suppress(RuntimeError):  # these elements have other axes
+            for step in way[begin:]:
+                laid = step.applied(laid)
+                shapes.append(laid.shape)
+            if laid.numel() == wanted.numel() and laid.squeeze().shape == wanted.squeeze().shape:
+                same = torch.allclose(laid.reshape(wanted.shape).double(), wanted.double(), 1e-2, 1e-3)
+                stacked = call.name == "bmm" and len(shapes) > 1 and shapes[-2][-2:] == wanted.shape[-2:]
+                axes = f".reshape({list(wanted.shape)})" * (laid.shape != wanted.shape)
+                dense = ".contiguous()" * (wanted.is_contiguous() and not laid.is_contiguous())
+                if same:
+                    return "".join(f".{step}" for step in way[begin : len(way) - stacked]) + axes + dense
+    return None
 
 
 def literal(tensor: torch.Tensor) -> str:
