@@ -111,6 +111,7 @@ EXCHANGES: dict[str, tuple[Exchange, ...]] = {
             "        k, v = (paddle.repeat_interleave(t, HEADS // KEYS, axis=1) for t in (k, v))\n",
             "        k, v = (paddle.repeat_interleave(t, HEADS // KEYS, axis=1) for t in (k, v))\n"
             "        q, k = paddle_rotated(self.q_norm(q), cos, sin), paddle_rotated(self.k_norm(k), cos, sin)\n",
+            ROUNDING,  # beside the scale and the rotation, which round otherwise: one origin from the keys to the scores
         ),
         exchange(
             "product by transposing the result",

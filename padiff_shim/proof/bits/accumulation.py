@@ -153,7 +153,7 @@ def rows_change(times: Sequence[Sequence[OriginGroup]], calls: Sequence[OpCall],
         for number in counting
         if number is not None and calls[number].op == "nonzero"
     ]
-    return Change(candidates[0].formulation, 0, tuple(candidates)) if candidates else None
+    return Change(candidates[0].formulation, tuple(candidates)) if candidates else None
 
 
 def _turned(number: int, calls: Sequence[OpCall], places: Sequence[CallPlace], cause: tuple[str, str, str]) -> Candidate:

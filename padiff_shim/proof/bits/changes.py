@@ -6,7 +6,7 @@ import inspect
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import paddle
@@ -82,17 +82,10 @@ class Change(AnyChange):
     """Another spelling for some calls of the port, the same in every layer that makes them.
 
     Attributes:
-        then: the place of the original's spelling in the formulation.
         candidates: the calls, for each time they are made.
     """
 
-    then: int
     candidates: tuple[Candidate, ...]
-
-    @property
-    def spelling(self) -> str:
-        """The original's, in Paddle's words."""
-        return self.formulation.spellings[self.then]
 
     @property
     def calls(self) -> set[int]:
@@ -238,12 +231,12 @@ def makers_of(calls: Sequence[OpCall]) -> dict[int, int]:
     return {value.number: number for number, call in enumerate(calls) for value in call.outputs}
 
 
-def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> Mapping[int, Sequence[int]]:
+def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[OpCall]) -> Mapping[int, Sequence[str]]:
     """By a candidate's identity the spellings that give the bits of a run to come, in which every value is the original's.
 
     ``followed``: of that run, beside which the candidates are replayed. ``calls``: the port's, of an earlier run.
     """
-    viable: dict[int, list[int]] = defaultdict(list)
+    viable: dict[int, list[str]] = defaultdict(list)
     swaps: dict[int, list[tuple[Candidate, Swap]]] = defaultdict(list)
     for candidate in {id(candidate): candidate for candidate in candidates}.values():
         swap = _swap(candidate, "", calls)
@@ -261,10 +254,10 @@ def probed(followed: Followed, candidates: Iterable[Candidate], calls: Sequence[
                 operands = recorder.operands(candidate.operands)
             except LookupError:
                 continue
-            for place, spelling in enumerate(candidate.formulation.spellings):
+            for spelling in candidate.formulation.spellings:
                 with followed.unseen():
                     if _gives(spelling, operands, wanted):
-                        viable[id(candidate)].append(place)
+                        viable[id(candidate)].append(spelling)
 
     followed.probe = probe
     return viable
@@ -282,7 +275,7 @@ def _gives(spelling: str, operands: dict[str, Any], wanted: Sequence[Any]) -> bo
     )
 
 
-def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate], Sequence[int]], often: int) -> list[Change]:
+def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate], Sequence[str]], often: int) -> list[Change]:
     """The changes to try for an origin that is there so many times.
 
     Args:
@@ -290,13 +283,10 @@ def changes(groups: Sequence[Sequence[Candidate]], viable: Callable[[Candidate],
         viable: the spellings that give the original's results.
         often: how many times it has to be found.
     """
-    by_kind: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
-    for candidates in groups:
-        for candidate in candidates:
-            for then in viable(candidate):
-                written = candidate.formulation.spellings[then]
-                key = then, written
-                if not any(set(candidate.results) & set(other.results) for other in by_kind[key]):
-                    by_kind[key].append(candidate)
-    complete = [(key, held) for key, held in by_kind.items() if len(held) >= often]
-    return [Change(held[0].formulation, then, tuple(held)) for (then, _), held in complete][:MOST]
+    by_spelling: dict[str, list[Candidate]] = defaultdict(list)
+    for candidate in itertools.chain.from_iterable(groups):
+        for spelling in viable(candidate):
+            if not any(set(candidate.results) & set(other.results) for other in by_spelling[spelling]):
+                by_spelling[spelling].append(candidate)
+    complete = [(spelling, alike) for spelling, alike in by_spelling.items() if len(alike) >= often]
+    return [Change(replace(alike[0].formulation, spellings=(spelling,)), tuple(alike)) for spelling, alike in complete][:MOST]

@@ -137,7 +137,7 @@ def fused_products(
     for site, product in products.items():
         for same in candidates[site].values():
             if len(same) == len(product.times):
-                product.changes.append(Change(same[0].formulation, 0, tuple(same)))
+                product.changes.append(Change(same[0].formulation, tuple(same)))
     return [product for product in products.values() if product.groups]
 
 

@@ -297,7 +297,7 @@ class OriginSearch:
             kinds = {each.formulation.spellings: each for _, each in made if each is not None}
             alike = len(kinds) < 2 and all(each is not None for _, each in made)
             each_way = [] if alike else kinds.values()  # one time may be written as another is
-            others = [other for each in each_way for other in self._everywhere(Change(each.formulation, 0, (each,)))]
+            others = [other for each in each_way for other in self._everywhere(Change(each.formulation, (each,))).candidates[1:]]
             translated[id(origin)] = [
                 [
                     *(each for each in (own, *others) if each is not None and numbers.intersection(each.calls)),
@@ -325,8 +325,7 @@ class OriginSearch:
             return False
         for origin in self.origins:
             if isinstance(origin.change, Change):
-                change = origin.change
-                origin.change = replace(change, candidates=(*change.candidates, *self._everywhere(change)))
+                origin.change = self._everywhere(origin.change)
         self._settled = [origin.change for origin in self.origins if origin.change is not None]
         ran = self._with(self._settled)
         if ran is None or not ran.ends <= self.base_ends or not ran.capture.differing.keys() <= self._base.capture.differing.keys():
@@ -420,7 +419,7 @@ class OriginSearch:
         self._settled.append(change)
         self._base = ran
 
-    def _viable(self, candidates: Iterable[Candidate]) -> Callable[[Candidate], Sequence[int]]:
+    def _viable(self, candidates: Iterable[Candidate]) -> Callable[[Candidate], Sequence[str]]:
         """Which spellings of a candidate give the original's bits of the original's operands."""
         followed = _following(self._settled, self.calls)
         viable = probed(followed, candidates, self.calls)
@@ -458,18 +457,13 @@ class OriginSearch:
         """The port with all changes, and nothing of the original's."""
         every = [origin.change for origin in self.origins if origin.change is not None]
         if self.steps:
-            every = [
-                replace(change, candidates=(*change.candidates, *self._everywhere(change)))
-                if isinstance(change, Change)
-                else change
-                for change in every
-            ]
+            every = [self._everywhere(change) if isinstance(change, Change) else change for change in every]
         return self._run(_following(every, self.calls))
 
-    def _everywhere(self, change: Change) -> Iterator[Candidate]:
-        """The candidates of a change for the other weights and steps for which its line runs."""
+    def _everywhere(self, change: Change) -> Change:
+        """A change with the other layers, weights and steps for which its line runs."""
         first, taken = change.candidates[0], {candidate.calls for candidate in change.candidates}
-        order = [(call.op, place.site) for call, place in zip(self.calls, self.places)]
+        order, others = [(call.op, place.site) for call, place in zip(self.calls, self.places)], list[Candidate]()
         for calls in self._again(first.calls):
             if calls in taken:
                 continue
@@ -484,7 +478,9 @@ class OriginSearch:
                 name: values.get(held, held) if isinstance(held, ValueId) else self._number_at(held, first.calls, calls)
                 for name, held in first.operands.items()
             }
-            yield replace(first, calls=calls, operands=operands, results=tuple(values.get(held, held) for held in first.results))
+            results = tuple(values.get(held, held) for held in first.results)
+            others.append(replace(first, calls=calls, operands=operands, results=results))
+        return replace(change, candidates=(*change.candidates, *others))
 
     def _number_at(self, value: float, calls: Sequence[int], others: Sequence[int]) -> float:
         """What a number is where its line runs for other calls."""

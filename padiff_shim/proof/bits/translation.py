@@ -89,7 +89,7 @@ class Translator(CallWords):
                 if last.name in PRODUCTS and side.dim() > 2 and side.shape[-2:] == made.mT.shape[-2:]:
                     texts.append(f"{whole}.transpose({[*range(side.dim() - 2), side.dim() - 1, side.dim() - 2]})")
                 way = next((way for way in last.result.ways if way and way[-1].shape == side.shape), ())
-                text = self._paired(whole, made, side, last, way)
+                text = self._paired(whole, made, side, last, way).removesuffix(".contiguous()")  # it lies as the original's does
             texts += [text.replace(".t()", ""), text]  # of elements alone, for weights of any axes
         if not texts:
             return None
