@@ -21,6 +21,7 @@ from ..frameworks.memory import dtype_of, to_paddle, to_torch
 from ..numerics import same, ties_and_moves
 from ..numerics.generic import Variant
 from ..numerics.measured import JointFormula, JointResult, TraceCache, Traces
+from ..numerics.models import RoundingModel, floating
 from ..numerics.ties import TiedCall
 from ..runlog.encoding import WrittenFields
 from ..runlog.words import GRADIENT, SECOND
@@ -299,6 +300,11 @@ class Kernels:
                 run = partial(self._run_other, formula, attributes=attributes)
                 variants[f"{name}+numbers->float32"] = Variant(partial(kernel, run=run), fault.precision, wide=True)
         return variants
+
+    @property
+    def model(self) -> RoundingModel | None:
+        """The op's rounding model, where each operand has a dtype with one."""
+        return self.door.op.model if floating(*self.operands) else None
 
     def aligned(self, results: Any) -> Any:
         """A formula's results as near to Paddle's as the op's meaning allows."""
@@ -651,7 +657,7 @@ class Result(ComparedTensor):
 
     def quantity(self) -> Any:
         """The op's model is that of its first result."""
-        model = self.subject.door.op.model
+        model = self.subject.model
         return None if model is None or self.position else model.forward(self.subject.values())
 
     def kernels(self) -> dict[str, Any]:
@@ -703,11 +709,11 @@ class Gradient(ComparedTensor):
 
     def quantity(self) -> Any:
         """The op's model knows the gradient that comes through the first result."""
-        subject, op = self.subject, self.subject.door.op
-        if op.model is None or list(self.grads) != [0]:
+        subject, model = self.subject, self.subject.model
+        if model is None or list(self.grads) != [0]:
             return None
-        name = f"operands.{self.operand}" if op.operands else subject.name_of(self.operand)
-        return op.model.gradient(name, subject.values(), subject.outs[0], self.grads[0])
+        name = f"operands.{self.operand}" if subject.door.op.operands else subject.name_of(self.operand)
+        return model.gradient(name, subject.values(), subject.outs[0], self.grads[0])
 
     def kernels(self) -> dict[str, Any]:
         return self.subject.gradient_kernels(self.operand, self.grads)

@@ -101,8 +101,6 @@ class Binary(RoundingModel):
         """The broadcast result."""
         x, y = values[:2]
         tensors = [v for v in (x, y) if isinstance(v, torch.Tensor)]
-        if not tensors or not floating(*tensors):
-            return None
         term = self.term if len(tensors) == 2 else self.number
         shape = np.broadcast_shapes(*(v.shape for v in tensors))  # Torch 2.13 loads SymPy for its own
         return pointwise(shape, tensors[0].dtype, term, self.others, x=x, y=y, **self.options(x, y))
@@ -119,7 +117,7 @@ class Binary(RoundingModel):
         """The gradient of ``"x"`` or ``"y"``."""
         x, y = values[:2]
         target = {"x": x, "y": y}.get(name)
-        if not isinstance(target, torch.Tensor) or not floating(x, y, grad):
+        if not isinstance(target, torch.Tensor):
             return None
         return self.derivative(name, target, x, y, grad)
 
@@ -197,7 +195,7 @@ class Scale(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """The affine map."""
         x, scale, bias, after = values
-        if not floating(x) or isinstance(scale, torch.Tensor) or isinstance(bias, torch.Tensor):
+        if isinstance(scale, torch.Tensor) or isinstance(bias, torch.Tensor):
             return None
 
         def extra() -> list[Hypothesis]:
@@ -211,7 +209,7 @@ class Scale(RoundingModel):
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g scale."""
         x, scale = values[:2]
-        if name != "x" or not floating(x, grad) or isinstance(scale, torch.Tensor):
+        if name != "x" or isinstance(scale, torch.Tensor):
             return None
         return pointwise(x.shape, x.dtype, formulas.TIMES, grad=grad, other=float(scale))
 
@@ -225,8 +223,6 @@ class Unary(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """f(x)."""
         x = values[0]
-        if not floating(x):
-            return None
         quantity = pointwise(x.shape, x.dtype, self.term, x=x)
         if self.special is not None:
             quantity.special = partial(self.special, x.dtype)
@@ -235,8 +231,6 @@ class Unary(RoundingModel):
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g f'(x), recomputed from x: the kernel's own result may be a little off."""
         x = values[0]
-        if not floating(x, grad):
-            return None
         quantity = pointwise(x.shape, x.dtype, self.derivative, grad=grad, x=x)
         if self.derivative is formulas.TANH_GRADIENT:  # 1 - tanh^2 cancels
             quantity.guide = lambda reference: [grad]
@@ -257,14 +251,14 @@ class Gelu(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """The error is relative to |x|: in the negative tail 1 + erf cancels."""
         x, form = values[0], self._form(values[1])
-        if not floating(x) or x.dtype == torch.float64:
+        if x.dtype == torch.float64:
             return None
         return pointwise(x.shape, x.dtype, formulas.GELU, partial(self._others, form), x=x, form=form, guide=lambda reference: [x])
 
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """g (gate + x gate')."""
         x, form = values[0], self._form(values[1])
-        if not floating(x, grad) or x.dtype == torch.float64:
+        if x.dtype == torch.float64:
             return None
         others = partial(self._others, form)
         return pointwise(
@@ -332,7 +326,7 @@ class Product(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """|A||B| + |addend| with k summands."""
         product = self.labelled(values)
-        if product is None or not floating(*(t for t, _ in product.factors.values())):
+        if product is None:
             return None
         shape, sums = _extent(tuple([(tensor.shape, labels) for tensor, labels in product.factors.values()]), product.out)
         dtype = next(iter(product.factors.values()))[0].dtype
@@ -361,7 +355,7 @@ class Product(RoundingModel):
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient times the other operand, summed over what this operand lacks."""
         product = self.labelled(values)
-        if product is None or not floating(grad, *(t for t, _ in product.factors.values())):
+        if product is None:
             return None
         if product.addend is not None and name == product.addend[0]:
             target, labels = product.addend[1:]
@@ -573,7 +567,7 @@ class Sum(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """g(f) sum |x|; the mean divides once more."""
         x, over, keep, dtype = self._read(values)
-        if not floating(x) or dtype not in KINDS:
+        if dtype not in KINDS:
             return None
         count = math.prod(x.shape[axis] for axis in over)
         attrs = {"alpha": reciprocal(count, dtype)} if self.mean and count else {}
@@ -593,8 +587,6 @@ class Sum(RoundingModel):
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """The incoming gradient, repeated (and divided)."""
         x, over, keep, _ = self._read(values)
-        if not floating(x, grad):
-            return None
         count = math.prod(x.shape[axis] for axis in over)
         labels = _targets(x.shape, over, keep)[1]
         target = (x.shape, tuple(range(x.ndim)))
@@ -623,8 +615,6 @@ class Softmax(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """Componentwise relative bound."""
         x, axis = values
-        if not floating(x):
-            return None
         over = (axis % x.ndim,) if x.ndim else ()
 
         def hypotheses() -> list[Hypothesis]:
@@ -639,8 +629,6 @@ class Softmax(RoundingModel):
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """y (g - sum g y)."""
         x, axis = values
-        if not floating(x, grad):
-            return None
         over = (axis % x.ndim,) if x.ndim else ()
         operands = {"x": row(x, over), "grad": row(grad, over)}
 
@@ -668,8 +656,6 @@ class LayerNorm(RoundingModel):
     def forward(self, values: Sequence[Any]) -> Quantity | None:
         """See :func:`padiff_shim.numerics.formulas.layer_norm`."""
         x, scale, bias, epsilon, begin = values
-        if not floating(x, scale, bias):
-            return None
         axes, count = self._rows(x, begin)
         operands = {"x": row(x, axes)}
         operands |= {name: shared(t) for name, t in (("weight", scale), ("bias", bias)) if t is not None}
@@ -685,8 +671,6 @@ class LayerNorm(RoundingModel):
     def gradient(self, name: str, values: Sequence[Any], out: torch.Tensor | None, grad: torch.Tensor) -> Quantity | None:
         """Of ``"x"`` by rows; of ``"scale"`` and ``"bias"`` as sums over all rows."""
         x, scale, bias, epsilon, begin = values
-        if not floating(x, scale, bias, grad):
-            return None
         axes, count = self._rows(x, begin)
         if name == "x":
             return self._input(x, scale, float(epsilon), grad, axes, count)
