@@ -52,6 +52,7 @@ def run(source, mode, folder):
     return done.stdout.strip().splitlines()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("mode", thinned(("reference", "compare", "carry"), "reference", "compare"))
 def test_the_backward_of_a_graph_made_before_the_fork(mode, tmp_path):
     lines = run(
@@ -82,6 +83,7 @@ def test_the_backward_of_a_graph_made_before_the_fork(mode, tmp_path):
     assert lines == ["right"] * 3
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("mode", ["reference", "shadow"])
 def test_a_child_trains_natively_and_the_parent_goes_on(mode, tmp_path):
     lines = run(

@@ -250,6 +250,7 @@ def test_views_with_negative_strides():
     np.testing.assert_array_equal(x.numpy(), 2 * base.numpy())
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("mode", ["reference", "compare"])
 def test_no_view_ends_the_process(mode):
     """In a child, because a wrong view may end it: values and gradients of views of every kind, with and without a mode."""

@@ -63,6 +63,7 @@ BEFORE = {
 }
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("change", BEFORE)
 def test_changed_before_the_first_opening(change):
     program = """
@@ -128,6 +129,7 @@ DTYPES = {  # what libraries write into both frameworks: names of their own, and
 FIRST = [pytest.param(False, id="behind the first opening"), pytest.param(True, id="before it")]
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(("change", "first"), in_turn(DTYPES, FIRST))
 def test_dtypes_are_the_frameworks_own_whatever_others_write_into_their_modules(change, first, tmp_path):
     program = """
@@ -171,6 +173,7 @@ def test_dtypes_are_the_frameworks_own_whatever_others_write_into_their_modules(
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("change", DTYPES)
 def test_dtypes_that_others_write_while_a_mode_is_open_change_nothing(change):
     program = """

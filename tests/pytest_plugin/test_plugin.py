@@ -176,6 +176,7 @@ def test_wrong_options_are_usage_errors(options, message, pytester):
     done.stderr.fnmatch_lines([message])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("mode", ["reference", "compare"])
 @pytest.mark.parametrize("style", thinned(("auto", "native"), "auto"))
 def test_what_paddle_refuses_is_shown_without_our_frames(mode, style, run):

@@ -92,7 +92,7 @@ def runs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("whole", ["whole", pytest.param("torch", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_layouts_are_the_same_within_rounding(runs, name, whole):

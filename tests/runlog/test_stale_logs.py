@@ -54,6 +54,7 @@ def test_processes_of_one_run_are_merged(tmp_path):
     assert sorted(call.call for call in padiff_shim.load(tmp_path).calls) == [1, 2, 3, 4]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("mode", ["compare", "reference"])
 def test_programs_one_after_the_other(tmp_path, mode):
     log = str(tmp_path / "log")
