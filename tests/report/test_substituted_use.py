@@ -28,6 +28,7 @@ def brightness(page):
 
 
 def test_it_follows_the_colours_of_the_system(opened):
+    """As all pages do, whose colours stand in one file."""
     assert brightness(opened(account_data(), color_scheme="light")) > 200
     assert brightness(opened(account_data(), color_scheme="dark")) < 60
 
