@@ -198,13 +198,8 @@ fuzz: $(READY) ## random programs, natively, under both modes and in Torch: noth
 # Results count for the commit that they were run on: a run that is cut short goes on, and another commit begins anew.
 # `make mutants MUTANTS_ARGS='--suite fast'` leaves out the slow tests, `MUTANTS_ARGS='--fault median-of-nan'` plants one fault.
 MUTANTS := .mutants
-RUN_MUTANTS = PYTHONPATH="$(CURDIR)/tests" $(PY) -m mutants
-mutants: $(MUTANTS)/reach.json ## sixty faults planted into the product, one at a time: how many the fast tests find, and how many all
-	$(RUN_MUTANTS) --reach $< --out $(MUTANTS)/results.json $(MUTANTS_ARGS)
-
-# Which tests come by which fault: measured once.
-$(MUTANTS)/reach.json: | $(READY_DEMO)
-	$(RUN_MUTANTS) --measure-reach $@
+mutants: $(READY_DEMO) ## sixty faults planted into the product, one at a time: how many the fast tests find, and how many all
+	PYTHONPATH="$(CURDIR)/tests" $(PY) -m mutants --out $(MUTANTS)/results.json $(MUTANTS_ARGS)
 
 rooms: $(READY_DEMO) ## each room of the tools taken out of a copy, and the tests of all that does not need it run there
 	PYTHONPATH="$(CURDIR)" $(PY) tests/rooms.py $(ROOMS) --pytest="-n $(WORKERS) --dist worksteal"

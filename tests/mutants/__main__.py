@@ -1,7 +1,7 @@
 """``PYTHONPATH=tests python -m mutants``: plant the faults one at a time, and count those that the tests find.
 
-``--measure-reach FILE`` notes which test files come by which fault; with ``--reach FILE`` only those are run. Each fault has a copy
-of the tree's tracked files to itself. What a fast test finds is found by all; the slow tests are asked for the rest.
+Each fault has a copy of the tree's tracked files to itself, in which the tests of its own room run first. What a fast test finds is
+found by all; the slow tests are asked for the rest.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any
 
-from .copies import HERE, Copy, Ended, commit_of, copied, workers
+from .copies import HERE, Copy, Ended, commit_of, copied, tracked, workers
 from .faults import AREAS, FAULTS, Fault
-from .reach import Reach, measure, test_files
 
 MARKS = {"fast": "not slow and not long", "slow": "slow and not long"}
-FIRST = 60.0  # seconds of the first tests that run in one process; each process after it gets three times as much
-PATIENCE, START = 4.0, 900.0  # a process may take so many times what was measured, and so many seconds more
+LIMIT = 6 * 3600.0  # seconds of a process; a test that hangs ends by itself
+# Room -> folder of its tests, where that has another name.
+TESTED_IN = {"patches": "table", "patching": "intercept", "substitution": "dispatch", "runs": "modes"}
 _AREA = {fault.name: area for area, faults in AREAS.items() for fault in faults}
 
 
@@ -36,14 +36,12 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="one line of JSON for each fault; those that it has are not run again"
     )
-    parser.add_argument("--reach", type=Path, metavar="FILE", help="what --measure-reach wrote")
-    parser.add_argument("--measure-reach", type=Path, metavar="FILE", help="measure, and do nothing else")
     parser.add_argument("--tree", type=Path, metavar="FOLDER", default=HERE.parents[1], help="another checkout")
     wanted = parser.parse_args()
     wanted.paths = [os.path.normpath(path) for path in wanted.paths]
     wanted.tree = wanted.tree.resolve()
-    for path in [wanted.tree / path for path in wanted.paths] + [wanted.reach] * (wanted.reach is not None):
-        if not path.exists():
+    for path in wanted.paths:
+        if not (wanted.tree / path).exists():
             parser.error(f"there is no {path}")
     return wanted
 
@@ -57,16 +55,17 @@ def fits(fault: Fault, tree: Path) -> bool:
     return count == 1
 
 
-def batches(files: Sequence[str], cost: dict[str, float]) -> Iterator[list[str]]:
-    """The cheapest first; a process collects all its files before it runs one, so that the first ones are few."""
-    room, batch = FIRST, list[str]()
-    for name in sorted(files, key=lambda name: (cost.get(name, 0.0), name)):
-        if batch and sum(cost.get(other, 0.0) for other in [*batch, name]) > room:
-            yield batch
-            room, batch = room * 3, []
-        batch.append(name)
-    if batch:
-        yield batch
+def test_files(tree: Path, paths: Sequence[str]) -> list[str]:
+    """The test files of a tree, or those below the given paths."""
+    names = [name for name in tracked(tree) if name.startswith("tests/") and Path(name).match("test_*.py")]
+    return [name for name in names if not paths or any(Path(name).is_relative_to(path) for path in paths)]
+
+
+def tests_of(fault: Fault) -> str:
+    """The folder of the tests of a fault's room."""
+    top, room = fault.file.split("/")[:2]
+    room = top if top == "patches" else room
+    return f"tests/{TESTED_IN.get(room, room)}/"
 
 
 class Trials:
@@ -74,11 +73,8 @@ class Trials:
 
     def __init__(self, wanted: argparse.Namespace) -> None:
         self._tree, self._suite = wanted.tree, wanted.suite
-        self._reach = Reach(wanted.reach)
         self._files = test_files(wanted.tree, wanted.paths)
         self.commit = commit_of(wanted.tree)
-        if self._reach.commit not in ("", self.commit):
-            print(f"the reach was measured at {self._reach.commit}, this is {self.commit}", file=sys.stderr)
 
     def record(self, fault: Fault, before: dict[str, Any]) -> dict[str, Any]:
         """What finds a fault. ``before``: what is known of it from another run."""
@@ -94,35 +90,27 @@ class Trials:
         return record
 
     def _ask(self, copy: Copy, fault: Fault, part: str) -> dict[str, Any]:
-        """Let one part of the suite run on a copy with a fault, until a test fails."""
-        reach = self._reach
-        files = reach.files(fault, self._files)
-        cost = reach.slow if part == "slow" else {name: reach.seconds[name] - reach.slow[name] for name in reach.seconds}
-        if part == "slow":
-            files = [name for name in files if reach.slow.get(name, 1.0)]
-        result: dict[str, Any] = {"killed": False, "seconds": 0, "files": len(files)}
+        """Let one part of the suite run on a copy with a fault, until a test fails that passes without it."""
+        result: dict[str, Any] = {"killed": False, "seconds": 0}
+        left_out: list[str] = []
 
         def ask(tests: Sequence[str], where: Copy = copy) -> Ended:
-            left_out = [f"--deselect={test}" for test in (*reach.failing, *result.get("once", ())) if file_of(test) in tests]
-            limit = PATIENCE * sum(cost.get(name, 120.0) for name in tests) + START
-            ended = where.test(["-x", "-m", MARKS[part], *left_out, *tests], limit)
+            ended = where.test(["-x", "-m", MARKS[part], *(f"--deselect={test}" for test in left_out), *tests], LIMIT)
             result["seconds"] = round(result["seconds"] + ended.seconds)
             return ended
 
-        for batch in batches(files, cost):
-            while (ended := ask(batch)).status == 1:
-                (test,) = ended.failures()[:1] or batch[:1]
+        near = [name for name in self._files if name.startswith(tests_of(fault))]
+        for batch in filter(None, (near, [name for name in self._files if name not in near])):
+            while (ended := ask(batch)).status not in (0, 5):  # all passed, or none of them is of this part
+                test = (ended.failures() or [ended.last()])[0]
+                if not test:
+                    return {**result, "how": f"pytest ended with status {ended.status}: {ended.text[-500:]}"}
                 again = ask([file_of(test)])
-                if again.status not in (0, 5):
-                    return {**result, "killed": True, "by": test}
-                result.setdefault("once", []).append(test)  # it failed because of the machine, or of what ran before
-            if ended.status in (0, 5):  # all passed, or none of them is of this part
-                continue
-            result["how"] = "hangs" if ended.status is None else f"pytest ended with status {ended.status}"
-            with copied(self._tree) as plain:
-                if ask(batch, plain).status == ended.status:
-                    return {**result, "how": f"{result['how']} without the fault, too: {ended.text[-500:]}"}
-            return {**result, "killed": True, "by": (ended.failures() or [ended.last()])[0]}
+                with copied(self._tree) as plain:
+                    if again.status not in (0, 5) and ask([file_of(test)], plain).status in (0, 5):
+                        return {**result, "killed": True, "by": test}
+                left_out.append(test)
+                result.setdefault("otherwise", []).append(test)  # the machine's doing, or that of what ran before
         return result
 
 
@@ -139,7 +127,7 @@ def sentence(record: dict[str, Any]) -> str:
             result = record[part]
             words = f"found by {result['by']}" if result["killed"] else "not found"
             more = f", {result['how']}" if "how" in result else ""
-            more += f"; failed once alone: {', '.join(result['once'])}" if "once" in result else ""
+            more += f"; failed for other reasons: {', '.join(result['otherwise'])}" if "otherwise" in result else ""
             parts.append(f"{part} tests: {words}{more} ({result['seconds']} s);")
     return " ".join(parts).rstrip(";")
 
@@ -173,12 +161,9 @@ def print_summary(records: dict[str, dict[str, Any]], suite: str) -> None:
 
 
 def main(wanted: argparse.Namespace) -> int:
-    """Measure, or run the faults that have no result yet."""
+    """Run the faults that have no result yet."""
     planted = [fault for fault in FAULTS if wanted.fault is None or fault.name in wanted.fault]
     faults = [fault for fault in planted if fits(fault, wanted.tree)]
-    if wanted.measure_reach is not None:
-        measure(wanted.tree, wanted.measure_reach, faults, wanted.paths, wanted.workers)
-        return int(len(faults) < len(planted))
     trials = Trials(wanted)
     lines = wanted.out.read_text().splitlines() if wanted.out is not None and wanted.out.exists() else []
     records = {record["fault"]: record for record in map(json.loads, lines) if record["commit"] == trials.commit}

@@ -15,14 +15,14 @@ class Outcomes:
             file.write(json.dumps(outcome) + "\n")
 
     def pytest_runtest_logstart(self, nodeid):
-        self._put(test=nodeid, failed=False, seconds=0.0, slow=False)
+        self._put(test=nodeid, failed=False)
 
     def pytest_runtest_logreport(self, report):
-        self._put(test=report.nodeid, failed=report.failed, seconds=report.duration, slow="slow" in report.keywords)
+        self._put(test=report.nodeid, failed=report.failed)
 
     def pytest_collectreport(self, report):
         if report.failed:
-            self._put(test=report.nodeid, failed=True, seconds=0.0, slow=False)
+            self._put(test=report.nodeid, failed=True)
 
 
 def pytest_configure(config):
