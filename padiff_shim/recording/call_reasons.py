@@ -30,6 +30,7 @@ _CLOSE = 1e-4  # relative to the largest element: rounding, and what calls befor
 _EQUAL = 1e-6  # relative: calls that agree
 _NOTHING = 1e-20  # a probability that is none: that of a masked score is zero, or what a kernel's exp makes at its lower end
 _HIDDEN = -1e4  # scores below it are masked
+_SMOOTHED = 2e-3  # shares of labels, as losses in float32 tell them
 _GATES = 4  # results before a call, two of which it may activate and multiply
 _MOST = 4096  # slices whose order is looked for
 _NOTHING_WANTED = {"false", "none", "nchw", "ncl", "ncdhw", "explicit"}  # arguments that say nothing
@@ -244,11 +245,12 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
     if len(lone[0]) == len(lone[1]) == 1 and not {*lone[0][0].names} & {*lone[1][0].names}:
         return _other_calls(lone[0][0].name, lone[1][0].name)
     for place, side in enumerate("ab"):
-        made = [
-            other.any for other in before if other.apart is not None and digests(getattr(other, "ba"[place])) & reads[1 - place]
-        ]
-        norms = [call.figures.get("norm", 0.0) for call in made]
+        made = [other for other in before if other.apart is not None and digests(getattr(other, "ba"[place])) & reads[1 - place]]
+        norms = [other.any.figures.get("norm", 0.0) for other in made]
+        sources = set().union(*(digests(getattr(other, side)) for other in made))
         for call in lone[place] if norms and not lone[1 - place] else ():
+            if call.reads is not None and sources.isdisjoint(operand.digest for operand in call.reads.operands):
+                continue
             norm = call.figures.get("norm", 0.0)  # one that only moves its elements leaves it as it is
             if all(abs(norm - other) > _CLOSE * norm for other in norms):
                 words = {"side": side, "call": call.sentence(brief=True), "other": "ba"[place]}
@@ -283,6 +285,37 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
         return None
     words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
     return DifferenceReason(LABELS, tr("other labels: {a} of a and {b} of b read other whole numbers", **words), words)
+
+
+def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason | None:
+    """By how much the losses smooth their labels; where one is composed of several calls, by what it is of the other's logits."""
+    step = [row for row in rows if row.any.step == first.any.step]
+    for place, row in enumerate(step):
+        shares = [_smoothing(side) for side in (row.a, row.b)]
+        losses = [_float(side) for side in (row.a, row.b) if side is not None and side.size == 1]
+        if shares == [None, None] or len(losses) < 2 or losses[0] is None or losses[1] is None:
+            continue
+        known = int(shares[0] is None)
+        if shares[1 - known] is None:
+            returned = [side for other in step[:place] if other.any.kind == "layer" and (side := (other.a, other.b)[known])]
+            logits = _float(returned[-1]) if returned else None
+            share, entropies = shares[known] or 0.0, [float(loss.reshape(())) for loss in losses if loss is not None]
+            if logits is None or not logits.ndim or share >= 1:
+                continue
+            shifted = logits - logits.max(-1, keepdims=True)
+            uniform = float((np.log(np.exp(shifted).sum(-1)) - shifted.mean(-1)).mean())
+            plain = (entropies[known] - share * uniform) / (1 - share)
+            shares[1 - known] = (entropies[1 - known] - plain) / (uniform - plain) if uniform != plain else None
+        a, b = shares
+        if a is not None and b is not None and abs(a - b) > _SMOOTHED and -_SMOOTHED < min(a, b) <= max(a, b) < 1:
+            text = tr("labels are smoothed by {a:.3g} in a, by {b:.3g} in b", a=a, b=b)
+            return DifferenceReason(ARGUMENTS, text, {"label_smoothing": [a, b]})
+    return None
+
+
+def _smoothing(call: Tensor | None) -> float | None:
+    share = call.reads.arguments.get("label_smoothing", "") if call is not None and call.reads is not None else ""
+    return float(share) if share else None
 
 
 def digests(tensor: Tensor) -> set[str]:

@@ -33,10 +33,10 @@ from .difference import (
 )
 from .fusions import take_apart
 from .joined import Groups, JoinedRun, join, sent_stages
-from .joined_rows import JoinedRows
+from .joined_rows import JoinedRows, WholeResults
 from .numbering import NameMap
 from .rank_causes import RankCauses
-from .reading import Recorded, RecordedStep, merged, read, side_by_side
+from .reading import Recorded, RecordedStep, merged, read_both, side_by_side
 from .reasons import counted, factor_of, reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
@@ -111,7 +111,7 @@ def diff(
     if shards is None and names is not None:
         raise ArgumentError(tr("names= goes with shards=, which pairs tensors by their names: pass shards='auto'"))
     rules, tolerances = ShardRules(shards or AUTO), EqualWithin(atol, rtol, crossing=False, equal=equal)
-    both = read(folders[0]), read(folders[1])
+    both = read_both(*folders, renaming=names is None)
     alike = ranks is None and names is None and shards in (None, AUTO) and _lie_alike(both, whole=shards is None)
     if alike and any(_other_batches({rank: both[0][rank]}, {rank: both[1][rank]}) for rank in both[0]):
         return diff_of_ranks(folders, rules, NameMap(None), tolerances, each=True)
@@ -131,7 +131,6 @@ def diff(
             )
         difference.fingerprints = one_run.has_fingerprints
         take_apart([one_run], [other_run])
-        take_apart([other_run], [one_run])
         compared.append(_compare(one_run, other_run, difference, tolerances))
     _in_step(compared, difference, sent_stages({rank: next(both[0][rank].steps(), RecordedStep(0)) for rank, _ in chosen}))
     switches = [] if first[0].framework != first[1].framework else list(candidates(*difference.headers, "", first[0].framework))
@@ -161,7 +160,7 @@ def diff_of_ranks(
 
     ``groups``: those of a that read the same data, where that is known.
     """
-    both = read(folders[0]), read(folders[1])
+    both = read_both(*folders, renaming=not names.unused)
     if len({recorded.has_fingerprints for known in both for recorded in known.values()}) > 1:
         raise ArgumentError(tr("one recording holds fingerprints and another does not: record both with the same values="))
     parts = [({rank: both[0][rank]}, {rank: both[1][rank]}) for rank in both[0]] if each else [both]
@@ -299,10 +298,10 @@ def _begins_at(whole: Sequence[Recorded], later: Sequence[Recorded]) -> int | No
 
 
 def _named(ranks: Iterable[Sequence[Tensor]]) -> dict[str, dict[str, Tensor]]:
-    """Name of a weight -> what ranks hold of it at last, by digest."""
+    """Name of a weight -> what ranks hold of it at last, by digest; of a part of a fused one nothing may be known."""
     named: dict[str, dict[str, Tensor]] = {}
     for tensors in ranks:
-        for name, tensor in {parameter_name(tensor.name): tensor for tensor in tensors}.items():
+        for name, tensor in {parameter_name(tensor.name): tensor for tensor in tensors if tensor.figures}.items():
             named.setdefault(name, {})[tensor.digest] = tensor
     return named
 
@@ -433,7 +432,9 @@ def _compare(
         samples = CommonSamples(inputs_of_both)
         if ranks is None:
             inputs = [_row(a.rank, *pair, tolerances, partners) for pair in inputs_of_both]
-            rows = [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs]
+            rows = _put_right(
+                [samples.row(_row(a.rank, *pair, tolerances, partners), tolerances) for pair in pairs], crossing=tolerances.crossing
+            )
         else:
             inputs, rows = ranks.inputs(inputs_of_both, tolerances), ranks.rows(pairs, tolerances, partners, samples)
         _settle_orders(difference, inputs, rows)
@@ -601,14 +602,16 @@ def _end(step: RecordedStep, *, layers: bool) -> Tensor | None:
     ``layers``: the last that a layer returned, if any, for ranks compute other things behind it.
     """
     kinds = ("layer",) if layers and any(tensor.kind == "layer" for tensor in step.tensors) else _SEQUENCES
-    made, last = set[str](), None
+    made, calls, last = set[str](), set[Any](), None
     for tensor in step.tensors:
         operands = tensor.reads.operands if tensor.reads is not None else ()
         beside = tensor.size == 1 and operands and not any(operand.digest in made for operand in operands)  # made of the scale
         bits = digests(tensor)
-        again = bits <= made and "" not in bits  # as a backward computes it once more
+        call = tensor.kind, tensor.layer, tensor.name, *sorted(bits)
+        again = call in calls and "" not in bits  # as a backward computes it once more
         last = tensor if tensor.kind in kinds and not beside and not again and not scales_loss(tensor) else last
         made |= bits
+        calls.add(call)
     return last
 
 
@@ -696,9 +699,21 @@ def _judged(rows: list[TensorRow], scaled: set[str] | None) -> list[TensorRow]:
         name = LOSS if scales_loss(row.any) else row.any.name if row.any.kind in ("gradient", LOSS) else ""
         factor = factor_of(row) if row.differs and name in equal else None
         if factor is not None and (row.any.size > 1 or scaled is not None or counted(factor)):
-            apart = None if row.apart is None else replace(row.apart, relative=0.0)
-            rows[place] = replace(row, apart=apart, differs=False, joined=tr("of a scaled loss; equal as the update uses them"))
+            rows[place] = _no_difference(row, tr("of a scaled loss; equal as the update uses them"))
     return rows
+
+
+def _put_right(rows: list[TensorRow], *, crossing: bool) -> list[TensorRow]:
+    """A step's rows, where calls of two frameworks may compute in their own ways what a layer returns."""
+    covered = WholeResults([(row, False) for row in rows], crossing=True).covered() if crossing else [False] * len(rows)
+    words = tr("computed otherwise; what the layer returns is equal")
+    return [_no_difference(row, words) if right else row for row, right in zip(rows, covered)]
+
+
+def _no_difference(row: TensorRow, why: str) -> TensorRow:
+    """A row whose values differ rightly."""
+    apart = None if row.apart is None else replace(row.apart, relative=0.0)
+    return replace(row, apart=apart, differs=False, joined=why)
 
 
 def _settle_orders(difference: Difference, *parts: list[TensorRow]) -> None:

@@ -7,13 +7,14 @@ import itertools
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import tensors as contents
+from .numbering import Shapes
 from .tensors import WEIGHT, Array, Tensor, is_weight
 
 if TYPE_CHECKING:
@@ -164,9 +165,6 @@ def _part(tensor: Tensor, path: str, axis: int, rows: Array, *, weight: bool) ->
     return part
 
 
-Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
-
-
 def fusions_of(wholes: Shapes, parts: Shapes, frameworks: tuple[str, str]) -> list[Fusion]:
     """The layers of the first run, or of its ranks, that hold several of the second: by the names of these, and by shapes."""
     fused, separate = _layers(wholes, frameworks[0]), _layers(parts, frameworks[1])
@@ -238,33 +236,34 @@ def _sizes(whole: tuple[int, int], parts: Sequence[tuple[int, int]]) -> tuple[in
 
 
 def take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:
-    """Have the processes of a run read as if each layer were separate that is separate in the other run.
+    """Have the processes of two runs read as if each layer were separate that is separate in one of them.
 
     A part of a fused tensor is known by its values alone; without them the other run's parts are put together.
     """
-    steps = [[next(run.steps(), None) for run in side] for side in (runs, others)]
-    shapes = [
-        {
-            weight.name: weight.shape
-            for step in side
-            for weight in (step.inputs if step is not None else ())
-            if weight.tensor == WEIGHT
-        }
-        for side in steps
-    ]
-    wholes, parts = (next((step for step in side if step is not None), None) for side in steps)
-    if wholes is None or parts is None:
+    for own, other in ((runs, others), (others, runs)):
+        _take_apart(own, other)
+
+
+def _take_apart(runs: Sequence[Recorded], others: Sequence[Recorded]) -> None:
+    """The fused layers of the first run."""
+    steps = [[step for run in side if (step := next(run.steps(), None)) is not None] for side in (runs, others)]
+    if not all(steps):
         return
     frameworks = runs[0].framework, others[0].framework
-    fusions = fusions_of(shapes[0], shapes[1], frameworks)
+    fusions = fusions_of(shapes_of_weights(steps[0]), shapes_of_weights(steps[1]), frameworks)
     if not all(run.has_values for run in runs):
         for run in others:
             run.gathers += [fusion for fusion in fusions if fusion not in run.gathers]
         return
-    others_begun = [step for step in steps[1] if step is not None]
-    ways = [arranged(fusion, wholes, others_begun, frameworks) for fusion in fusions] + list(reordered(wholes, others_begun))
+    wholes, parts = steps[0][0], steps[1]
+    ways = [arranged(fusion, wholes, parts, frameworks) for fusion in fusions] + list(reordered(wholes, parts))
     for run in runs:
         run.fusions += [way for way in ways if way not in run.fusions]
+
+
+def shapes_of_weights(steps: Iterable[RecordedStep]) -> Shapes:
+    """Of those with which processes begin, by name."""
+    return {weight.name: weight.shape for step in steps for weight in step.inputs if weight.tensor == WEIGHT}
 
 
 def arranged(fusion: Fusion, wholes: RecordedStep, parts: Sequence[RecordedStep], frameworks: tuple[str, str]) -> Fusion:

@@ -135,8 +135,9 @@ class JoinedRun:
                 layout.holders[name] = (*layout.holders.get(name, ()), rank)
             axes = self.ranks[rank].header.get("split_axes")
             for name, axis in axes.items() if isinstance(axes, Mapping) else ():
-                parts = [part for fusion in self.ranks[rank].fusions for part in fusion.names(weight_name(name))]
-                layout.marks |= {self._path(rank, part): axis for part in parts or [weight_name(name)] if type(axis) is int}
+                whole = weight_name(self.ranks[rank].rooted(name))
+                parts = [part for fusion in self.ranks[rank].fusions for part in fusion.names(whole)]
+                layout.marks |= {self._path(rank, part): axis for part in parts or [whole] if type(axis) is int}
         layout.stages = _stages({rank: set(known) for rank, known in names.items()})
 
     def model_calls(self) -> int:
@@ -356,7 +357,6 @@ def join(
         groups: ranks of a that read the same data, where that is known.
     """
     take_apart(list(a.values()), list(b.values()))
-    take_apart(list(b.values()), list(a.values()))
     runs = JoinedRun(a, rules, names, groups), JoinedRun(b, rules, NameMap(None))
     both = runs, runs[::-1]
     for run, other in both:

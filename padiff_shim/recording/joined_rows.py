@@ -146,7 +146,7 @@ class JoinedRows:
             else:
                 measured += self._joined_row(a, b, tolerances)
         measured = [(samples.row(row, tolerances), split) for row, split in measured]
-        return list(self._without_intermediate(measured))
+        return list(self._without_intermediate(measured, crossing=tolerances.crossing))
 
     def _joined_row(self, a: Tensor, b: Tensor, tolerances: EqualWithin) -> Iterator[tuple[TensorRow, bool]]:
         """The row of two tensors of which one lies on several ranks, if they can be put together."""
@@ -285,24 +285,30 @@ class JoinedRows:
         relative = max(apart(pair.a, pair.b).relative for pair in joined)
         return math.inf if math.isnan(relative) else relative
 
-    def _without_intermediate(self, measured: Sequence[tuple[TensorRow, bool]]) -> Iterator[TensorRow]:
+    def _without_intermediate(self, measured: Sequence[tuple[TensorRow, bool]], *, crossing: bool) -> Iterator[TensorRow]:
         """The rows but for those of ranks' partial results that are put right later.
 
         Such are calls and layers whose ranks differ before an all-reduce, if what the enclosing layer returns is equal again on all
         ranks and in both runs; and gradients behind the backward, if they are equal as ``step()`` uses them.
         """
-        whole = _WholeResults(measured)
-        for row, split in measured:
-            if row.differs and whole.covers(row, split=split):
+        for row, covered in zip((row for row, _ in measured), WholeResults(measured, crossing=crossing).covered()):
+            if covered:
                 self._not_paired(row.any, tr("partial results of ranks whose whole is equal"))
             else:
                 yield row
 
 
-class _WholeResults:
-    """Which layers' outputs, and which gradients in the step, are equal in both runs."""
+class WholeResults:
+    """Which layers' outputs, and which gradients in the step, are equal in both runs.
 
-    def __init__(self, measured: Sequence[tuple[TensorRow, bool]]) -> None:
+    Args:
+        measured: the rows of a step in their order, each with whether it may be a part of a result alone.
+        crossing: calls of two frameworks may compute in their own ways what a layer returns, as scores before they are scaled.
+    """
+
+    def __init__(self, measured: Sequence[tuple[TensorRow, bool]], *, crossing: bool) -> None:
+        self._measured, self._crossing = measured, crossing
+        self._place_of = {id(row): place for place, (row, _) in enumerate(measured)}
         self._layers: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
         self._calls: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)
         self._readers: defaultdict[str, list[tuple[int, TensorRow, bool]]] = defaultdict(list)  # by digests of operands
@@ -310,59 +316,64 @@ class _WholeResults:
         self._gradients: set[tuple[str, int]] = set()
         self._wrong = Counter[str]()
         self._places: defaultdict[str, list[int]] = defaultdict(list)
-        for row, split in measured:
+        for place, (row, split) in enumerate(measured):
             tensor = row.any
             if row.a is None or row.b is None:
                 continue
             if tensor.kind == "layer":
-                self._layers[tensor.layer].append((tensor.index, row, split))
+                self._layers[tensor.layer].append((place, row, split))
             elif tensor.kind in ("op", "note", LOSS):
-                self._calls[tensor.layer].append((tensor.index, row, split))
+                self._calls[tensor.layer].append((place, row, split))
                 whole = _of_one_rank(row)
                 for operand in whole.reads.operands if whole is not None and whole.reads is not None else ():
-                    self._readers[operand.digest].append((tensor.index, row, split))
+                    self._readers[operand.digest].append((place, row, split))
             if tensor.kind in ("gradient", IN_STEP):
-                self._places[tensor.kind].append(tensor.index)
+                self._places[tensor.kind].append(place)
                 self._wrong[tensor.kind] += row.differs
             if tensor.kind == IN_STEP and not row.differs:
                 self._gradients.add((tensor.name, tensor.step))
+
+    def covered(self) -> list[bool]:
+        """Of each row, whether it differs and is put right later."""
+        return [row.differs and self._covers(row, split=split) for row, split in self._measured]
 
     def _all_equal(self, kind: str) -> bool:
         """Whether gradients of a kind were compared, and none differs."""
         return bool(self._places[kind]) and not self._wrong[kind]
 
-    def _of_gradients(self, tensor: Tensor) -> bool:
+    def _of_gradients(self, row: TensorRow) -> bool:
         """Whether a call makes the gradients that ``step()`` uses of those behind the backward, as sums over ranks do."""
         after, before = self._places["gradient"], self._places[IN_STEP]
-        return tensor.kind == "op" and bool(after and before) and min(after) < tensor.index < max(before)
+        return row.any.kind == "op" and bool(after and before) and min(after) < self._place_of[id(row)] < max(before)
 
     def _read_whole(self, row: TensorRow) -> bool:
         """Whether all calls that read a result agree, or those that read theirs, as far as it is known which do."""
         if id(row) not in self._known:
             tensor = _of_one_rank(row)
-            readers = [] if tensor is None else [entry for entry in self._readers[tensor.digest] if entry[0] > row.any.index]
+            place = self._place_of[id(row)]
+            readers = [] if tensor is None else [entry for entry in self._readers[tensor.digest] if entry[0] > place]
             agree = (not other.differs or (split and self._read_whole(other)) for _, other, split in readers)
             self._known[id(row)] = bool(readers) and all(agree)
         return self._known[id(row)]
 
-    def covers(self, row: TensorRow, *, split: bool) -> bool:
+    def _covers(self, row: TensorRow, *, split: bool) -> bool:
         """Whether a row that differs is a partial result that is put right."""
-        tensor = row.any
+        tensor, place = row.any, self._place_of[id(row)]
         if tensor.kind == "gradient":
             return (tensor.name, tensor.step) in self._gradients
         if _of_backward(row) and self._all_equal("gradient"):
             return True
-        if _of_backward(row) or self._of_gradients(tensor):
+        if _of_backward(row) or self._of_gradients(row):
             return self._all_equal(IN_STEP)
-        if not split or tensor.kind not in ("op", "layer"):
+        if not (split and tensor.kind in ("op", "layer")) and not (self._crossing and tensor.kind == "op"):
             return False
-        if self._read_whole(row):
+        if split and self._read_whole(row):
             return True
         path = tensor.layer if tensor.kind == "op" else _above(tensor.layer)
         while path is not None:
-            following = next((entry for entry in self._layers[path] if entry[0] > tensor.index), None)
-            if following is None:  # behind the layers, as a loss is: a later call of the program there
-                following = next((entry for entry in self._calls[path] if entry[0] > tensor.index and not entry[2]), None)
+            following = next((entry for entry in self._layers[path] if entry[0] > place), None)
+            if following is None and split:  # behind the layers, as a loss is: a later call of the program there
+                following = next((entry for entry in self._calls[path] if entry[0] > place and not entry[2]), None)
             if following is None or (following[1].differs and not following[2]):
                 return False
             if not following[1].differs and not following[2]:

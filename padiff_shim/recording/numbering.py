@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import ArgumentError, described
 from .tensors import Tensor, figures_together
 
+Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
 Weights = Mapping[str, Tensor]  # those with which a rank begins, by name
 Numbers = dict[str, dict[int, int]]  # path of a list of layers -> number of a layer on this rank -> its number in the whole model
 _ALIKE = 1e-9  # relative: sums of the same numbers in another order, in float64
@@ -80,6 +81,52 @@ def wrapped(own: Iterable[str], other: Iterable[str]) -> dict[str, str]:
         if back == {name}:
             pairs[name.rpartition(".")[0]] = partner.rpartition(".")[0]
     return pairs
+
+
+def roots(own: Shapes, other: Shapes) -> dict[str, str]:
+    """Path of an outermost layer in one run -> in the other, whose weights bear the same names below it.
+
+    >>> roots({"llama.up.weight": (2, 4), "head.weight": (4, 3)}, {"model.up.weight": (4, 2), "head.weight": (3, 4)})
+    {'llama': 'model'}
+    """
+    left = [
+        {name: sorted(shape) for name, shape in side.items() if name not in others} for side, others in ((own, other), (other, own))
+    ]
+    ends = defaultdict[tuple[str, ...], list[str]](list)
+    for name in left[1]:
+        for end in _ends(name):
+            ends[end].append(name)
+    heads = Counter[tuple[str, str]]()
+    for name, shape in left[0].items():
+        end = next((end for end in _ends(name) if end in ends), ())
+        partners = [partner for partner in ends[end] if left[1][partner] == shape]
+        if len(partners) == 1:
+            heads[_head(name, end), _head(partners[0], end)] += 1
+            heads |= {} if _head(name, end) else {(end[0], ".".join((_head(partners[0], end), end[0]))): 1}
+    known = {a: b for (a, b), _ in reversed(heads.most_common()) if a and not re.search(r"\d", a + b)}
+    return known if len({*known.values()}) == len(known) else {}
+
+
+def _ends(name: str) -> Iterator[tuple[str, ...]]:
+    """A weight's name without layers around it, the longest first: at least a layer and its weight are left."""
+    parts = tuple(name.split("."))
+    return (parts[place:] for place in range(len(parts) - 1))
+
+
+def _head(name: str, end: Sequence[str]) -> str:
+    return ".".join(name.split(".")[: -len(end)])
+
+
+def rooted(path: str, known: Mapping[str, str]) -> str:
+    """A layer's path, or a weight's name, with the other run's name of the outermost layer.
+
+    >>> rooted("model.up.weight", {"model": "llama"})
+    'llama.up.weight'
+    """
+    for head, other in known.items():
+        if f"{path}.".startswith(f"{head}."):
+            return f"{other}.{path[len(head) :].lstrip('.')}".strip(".")
+    return path
 
 
 def _shortened(name: str) -> Iterable[str]:

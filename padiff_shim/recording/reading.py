@@ -18,7 +18,8 @@ from ..runlog.reader import EventFile, LogError, open_log, size, text_of
 from ..text import many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
-from .fusions import Fusion, gathered, renamed, taken_apart
+from .fusions import Fusion, gathered, renamed, shapes_of_weights, taken_apart
+from .numbering import rooted, roots
 from .settings import ByName, ReadSettings
 from .tensors import INPUT, Tensor, is_weight, parameter_name, tensor_of
 
@@ -84,6 +85,7 @@ class Recorded:
         described: of a recording of fingerprints, the tensors by their numbers, as far as it was read.
         fusions: fused layers that are read as separate ones.
         gathers: fused layers of the other run, as which separate ones are read.
+        roots: names of its outermost layers -> those in the other run.
         offset: what is added to the numbers of steps.
 
     Once :meth:`steps` has been read to its end:
@@ -104,6 +106,7 @@ class Recorded:
         self.beside: list[str] = []
         self.fusions: list[Fusion] = []
         self.gathers: list[Fusion] = []
+        self.roots: dict[str, str] = {}
         self.offset = 0
         self._read = 0
         self._parsed: list[Mapping[str, Any]] = []
@@ -186,6 +189,8 @@ class Recorded:
         """
         for step in self._steps_of_fingerprints() if self.has_fingerprints else self._steps_of_values():
             settings = self._settings.at(step.step)
+            if self.roots:
+                settings = {self.rooted(name): known for name, known in settings.items()}
             step.settings = [
                 (self.rank, renamed(settings, self.fusions, self.gathers) if self.fusions or self.gathers else settings)
             ]
@@ -194,6 +199,16 @@ class Recorded:
                 step.inputs = gathered(step.inputs, self.gathers, self.framework)
             yield step
 
+    def rooted(self, path: str) -> str:
+        """A layer's path, or a weight's name, as the other run has it."""
+        return rooted(path, self.roots) if self.roots else path
+
+    def _rooted(self, tensor: Tensor) -> Tensor:
+        if self.roots:
+            tensor.layer = self.rooted(tensor.layer)
+            tensor.names = (self.rooted(tensor.name),) if is_weight(tensor) else tensor.names
+        return tensor
+
     def _steps_of_values(self) -> Iterator[RecordedStep]:
         self._read, current, kinds, folder, index, made_of = 0, None, set[str](), self.path.parent, 0, _WeightsRead()
         fused: dict[str, str] = {}  # digest of a fused weight -> the layer that holds it, and may itself never be called
@@ -201,7 +216,7 @@ class Recorded:
             if event["type"] != "tensor":
                 continue
             self._read += 1
-            recorded = tensor_of(event, folder)
+            recorded = self._rooted(tensor_of(event, folder))
             recorded.step += self.offset
             if current is None or recorded.step != current.step:
                 if current is not None:
@@ -250,7 +265,7 @@ class Recorded:
                     damaged += 1
                     continue
                 tables = enumerate(event["tensors"], len(self.described))
-                self.described += [tensor_of({**table, "index": index}, self.path.parent) for index, table in tables]
+                self.described += [self._rooted(tensor_of({**table, "index": index}, self.path.parent)) for index, table in tables]
             elif event["type"] == "step":
                 step = self._fingerprints(event, known)
                 if step is None:
@@ -348,3 +363,16 @@ def read(folder: Path) -> dict[int, Recorded]:
     for rank, remarks in beside.items():
         by_rank[rank].beside = remarks
     return dict(sorted(by_rank.items()))
+
+
+def read_both(a: Path, b: Path, *, renaming: bool = True) -> tuple[dict[int, Recorded], dict[int, Recorded]]:
+    """Both recordings; the outermost layers of b, or of the one that is Torch's, bear the other's names, if ``renaming``."""
+    both = read(a), read(b)
+    frameworks = [next(iter(run.values())).framework for run in both]
+    own, other = both if frameworks == ["torch", "paddle"] else both[::-1]
+    if renaming:
+        begun = [[next(recorded.steps(), RecordedStep(0)) for recorded in run.values()] for run in (own, other)]
+        known = roots(*map(shapes_of_weights, begun))
+        for recorded in own.values():
+            recorded.roots = known
+    return both

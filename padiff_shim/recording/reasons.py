@@ -30,6 +30,7 @@ from .call_reasons import (
     of_labels,
     of_lone_call,
     of_multiplied,
+    of_smoothing,
     of_statistics,
     other_dtypes,
     scaled,
@@ -192,13 +193,15 @@ def _of_row(
     if updated:
         return known or DifferenceReason(WEIGHTS, tr("the weights differ from the start"), {})
     if first.any.kind in GRADIENTS or (first.any.kind, first.any.name) == ("note", NORM_NOTE):
-        return _of_gradients(updates, difference, first) or known or _of_place(difference, first)
+        known = _of_gradients(updates, difference, first) or known
+        return known or of_smoothing(difference.rows, first) or _of_place(difference, first)
     if rounding.unseen:
         step = first.any.step - 1
         text = tr("the update of step {step} was not recorded, so it is not known whether rounding explains more", step=step)
         text = tr("{text} (record it with parameters=True, states=True)", text=text)
         return of_constants(difference.rows) or DifferenceReason(UPDATE, text, {"step": step})
-    known = _of_result(difference, first, rounding, single=cause is None) or of_labels(difference.rows, first) or known
+    losses = of_labels(difference.rows, first) or of_smoothing(difference.rows, first)
+    known = losses or _of_result(difference, first, rounding, single=cause is None) or known
     return known or _of_place(difference, first)
 
 
@@ -406,7 +409,9 @@ def _of_operands(first: TensorRow) -> DifferenceReason | None:
 
 def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | None:
     """Where the first result that differs is one of dropout, or reads one that one run alone has: generators stand elsewhere."""
-    read = {operand.digest for side in (first.a, first.b) if side is not None and side.reads for operand in side.reads.operands}
+    sides_of_first = [side for side in (first.a, first.b) if side is not None]
+    read = {operand.digest for side in sides_of_first if side.reads for operand in side.reads.operands}
+    read |= set().union(*(digests(side) for side in sides_of_first if side.kind == "layer"))  # that it may return as they are
     drawing = []
     for row in (first, *(row for row in difference.rows if row.apart is None and row.any.step == first.any.step)):
         tensor = row.any

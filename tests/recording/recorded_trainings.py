@@ -81,7 +81,10 @@ class PaddleBlock(paddle.nn.Layer):
             mask = None if diagonal is None else paddle.tril(paddle.ones([LENGTH, LENGTH], "bool"), diagonal)
             return PF.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         q, k, v = (x.transpose([0, 2, 1, 3]) for x in (q, k, v))
-        scores = paddle.matmul(q, k, transpose_y=True) / (HEAD if "score" in self.faults else math.sqrt(HEAD))
+        if "before" in self.faults:  # no fault: the query is scaled, as paddlenlp does it
+            scores = paddle.matmul(q / math.sqrt(HEAD), k, transpose_y=True)
+        else:
+            scores = paddle.matmul(q, k, transpose_y=True) / (HEAD if "score" in self.faults else math.sqrt(HEAD))
         scores = scores + paddle.triu(paddle.full([LENGTH, LENGTH], -1e9), 2 if "mask" in self.faults else 1)
         mixed = paddle.matmul(PF.softmax(scores, -2 if "axis" in self.faults else -1), v)
         return mixed if "merge" in self.faults else mixed.transpose([0, 2, 1, 3])
@@ -185,9 +188,12 @@ def adamw(model, port, clips, faults):
 
 def llama(
     folder, framework, values="full", whole=True, parts=1, begin=0, count=3, blocks=1, tied=False, frozen=False, clips=True,
-    faults=(),
+    inside=False, faults=(),
 ):  # fmt: skip
-    """AdamW without decay of norms, a schedule, clipping, accumulation over ``parts``; recorded from the step ``begin`` on."""
+    """AdamW without decay of norms, a schedule, clipping, accumulation over ``parts``; recorded from the step ``begin`` on.
+
+    ``inside``: of a layer that each side's library gives a name of its own.
+    """
     torch.manual_seed(0)
     original, port = TorchLlama(blocks, tied, faults), framework == "paddle"
     model = PaddleLlama(blocks, tied, faults) if port else original
@@ -208,7 +214,8 @@ def llama(
                     optimizer = make()
                 if "schedule" in faults:
                     schedule.step(0)
-                stack.enter_context(recorded(folder, model, framework, values, whole))
+                around = paddle.nn.LayerDict({"llama": model}) if port else torch.nn.ModuleDict({"model": model})
+                stack.enter_context(recorded(folder, around if inside else model, framework, values, whole))
             for part in np.split(TOKENS[(number + ("later" in faults)) % len(TOKENS)], parts):
                 logits = model(tensor(np.ascontiguousarray(part[:, :-1])))
                 labels = tensor(np.ascontiguousarray(part[:, 1:]).reshape(-1))
@@ -262,6 +269,12 @@ class TorchVit(torch.nn.Module):
         return self.head((x + self.out(mixed.transpose(1, 2).reshape(-1, 5, WIDTH)))[:, 0])
 
 
+def composed(logits, labels, label_smoothing):
+    logs = PF.log_softmax(logits, -1)
+    chosen = paddle.take_along_axis(logs, labels.reshape([-1, 1]), 1).reshape([-1])
+    return -((1 - label_smoothing) * chosen + label_smoothing * logs.mean(-1)).mean()
+
+
 def vit(folder, framework, values="full", whole=True, cuts=(BATCH,), equal=False, noted=False, decay=0.9, smooth=0.0, faults=()):
     """Momentum without decay of biases, micro-batches of ``cuts`` samples, and an average of weights, which is ``noted`` or not."""
     torch.manual_seed(1)
@@ -290,7 +303,8 @@ def vit(folder, framework, values="full", whole=True, cuts=(BATCH,), equal=False
                 images, classes = images[::-1].copy(), classes[::-1].copy()
             ends = np.cumsum(cuts)[:-1]
             for x, y in zip(np.split(images, ends), np.split(classes, ends)):
-                loss = entropy(model(tensor(x)), tensor(y), label_smoothing=smooth)
+                of_batch = composed if "composed" in faults else entropy
+                loss = of_batch(model(tensor(x)), tensor(y), label_smoothing=smooth)
                 (loss if "undivided" in faults else loss * (len(x) / BATCH)).backward()
             optimizer.step()
             optimizer.clear_grad() if port else optimizer.zero_grad()
