@@ -187,7 +187,7 @@ $(TEST_PYTHON): test-python-%:
 test-long: $(READY) ## hours of use in some minutes: thousands of steps and 10^5 calls stay flat in memory
 	$(PY) -m pytest -m long $(PYTEST_ARGS)
 
-# New programs at each run; `make fuzz SEED=7 PROGRAMS=500` draws the same ones again, and goes on where it was cut short.
+# New programs at each run; `make fuzz SEED=7 PROGRAMS=500` draws the same ones again.
 PROGRAMS ?= 10000
 SEED ?= $(shell date +%s)
 JOBS ?= 1
@@ -233,7 +233,7 @@ bench-verdict: $(READY) ## how often the verdicts are right: faults planted into
 	$(FROM_CHECKOUT) $(PY) benchmarks/bench_verdict.py
 
 clean: ## remove all environments, caches and build results
-	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_PORTS) $(TRIED) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis .fuzz $(MUTANTS)
+	rm -rf $(VENV) $(VENV_COMPAT) $(VENV_PORTS) $(TRIED) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis $(MUTANTS)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): requirements/dev-3.3.1.txt requirements/paddle-3.txt requirements/common.txt requirements/run.txt requirements/run-3.3.1.txt

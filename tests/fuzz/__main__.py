@@ -1,8 +1,7 @@
 """``python -m fuzz --programs 200``: draw programs; run each natively, under both modes, and in Torch.
 
-The programs run in blocks, each in a process of its own, which a program may end; the seed alone says which ones are drawn. What
-was found is kept in ``--results``: a run that is cut short goes on, and another commit or seed begins anew. Exit status 1 where a
-program differs, accuses or ends its process without a reason in :mod:`.known`.
+The programs run in blocks, each in a process of its own, which a program may end; the seed alone says which ones are drawn. Exit
+status 1 where a program differs, accuses or ends its process without a reason in :mod:`.known`.
 """
 
 from __future__ import annotations
@@ -11,19 +10,16 @@ import argparse
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import forked
-from mutants.copies import commit_of
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from .blocks import Block
 from .known import unused
 from .programs import source_of
-from .results import Results
+from .results import Record, summary
 
-HERE = Path(__file__).resolve()
 LONG = 10_000  # programs behind which every known difference has been needed
 
 
@@ -37,33 +33,30 @@ def options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--block", type=int, default=100, help="programs of a process")
     parser.add_argument("--source", action="store_true", help="print the first program as source that runs alone, and run none")
-    parser.add_argument("--results", type=Path, default=HERE.parents[2] / ".fuzz", help="folder; default: .fuzz of the checkout")
     return parser.parse_args()
 
 
 def main(wanted: argparse.Namespace) -> int:
-    """All blocks that have no result yet; prints a summary."""
+    """All programs, in blocks; prints a summary."""
     if wanted.source:
         print(source_of(wanted.seed, wanted.first, wanted.length))
         return 0
-    head = {"commit": commit_of(HERE.parents[2]), "seed": wanted.seed, "length": wanted.length}
-    results = Results(wanted.results / f"{wanted.seed}.jsonl", head)
-    numbers = range(wanted.first, wanted.first + wanted.programs)
-    blocks = [Block(due, wanted.seed, wanted.length) for due in results.due(numbers, wanted.block)]
+    end = wanted.first + wanted.programs
+    numbers = [range(first, min(first + wanted.block, end)) for first in range(wanted.first, end, wanted.block)]
+    records: list[Record] = []
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar, ThreadPoolExecutor(wanted.jobs) as pool:
-        task = bar.add_task("programs", total=wanted.programs, completed=len(results.of(numbers)))
+        task = bar.add_task("programs", total=wanted.programs)
 
-        def work(block: Block) -> None:
-            for record in block.records():
-                results.add(record)
+        def work(block: range) -> None:
+            for record in Block(block, wanted.seed, wanted.length).records():
+                records.append(record)
                 bar.advance(task)
 
-        for _ in pool.map(work, blocks):
+        for _ in pool.map(work, numbers):
             pass
     forked.stop()
-    records = results.of(numbers)
-    print(results.summary(records))
+    print(summary(sorted(records, key=lambda record: record["program"])))
     counts = sum((Counter(record["counts"]) for record in records), Counter[str]())
     missing = unused(counts) if len(records) >= LONG else []
     for reason in missing:

@@ -19,7 +19,7 @@ from fuzz.grammar import GRAMMAR
 from fuzz.known import KNOWN, LISTED, Listed, listed_lines, unused
 from fuzz.programs import drawn
 from fuzz.progress import Progress
-from fuzz.results import Results
+from fuzz.results import summary
 from fuzz.rounding import Rounding
 from fuzz.shrink import smallest
 from fuzz.source import alone
@@ -124,24 +124,16 @@ def test_a_program_that_ends_its_process_is_a_failure_unless_it_does_natively(mo
     assert list(records[2]["counts"]) == ([] if kind else ["Paddle ended the process natively: paddle.tanh"])
 
 
-HEAD = {"commit": "c", "seed": "0", "length": 12}
 FAILURE = {"kind": "compare(): value: paddle.tanh", "program": ["t1 = make([3])"], "texts": ["t1.value: other"], "drawn": []}
 
 
-def test_a_run_that_is_cut_short_goes_on_and_another_begins_anew(tmp_path):
-    path = tmp_path / "0.jsonl"
-    results = Results(path, HEAD)
-    assert [*results.due(range(10), 4)] == [range(4), range(4, 8), range(8, 10)]
-    for number in (0, 1, 5):
-        results.add({"program": number, "lines": 3, "counts": {}, **({"failure": FAILURE} if number == 5 else {})})
-    with path.open("a") as file:
-        file.write('{"program": 6, "li')  # as a Ctrl-C leaves it
-    again = Results(path, HEAD)
-    assert [*again.due(range(10), 4)] == [range(2, 5), range(6, 10)]
-    summary = again.summary(again.of(range(10)))
-    assert "     9  lines\n     3  programs" in summary
-    assert "1 x compare(): value: paddle.tanh (programs 5)\n    t1 = make([3])\n  - t1.value: other" in summary
-    assert [*Results(path, {**HEAD, "commit": "d"}).due(range(3), 4)] == [range(3)]
+def test_programs_are_counted_and_failures_shown_with_the_smallest_of_their_kind():
+    records = [
+        {"program": number, "lines": 3, "counts": {}, **({"failure": FAILURE} if number == 5 else {})} for number in (0, 1, 5)
+    ]
+    text = summary(records)
+    assert "     9  lines\n     3  programs" in text
+    assert "1 x compare(): value: paddle.tanh (programs 5)\n    t1 = make([3])\n  - t1.value: other" in text
 
 
 PROGRAM = ["t1 = make([3, 4], 'float32', 1, True)", "t2 = paddle.tanh(t1)", "t2.sum().backward()"]
