@@ -16,7 +16,7 @@ from padiff_shim.numerics.ties import Kinks
 from padiff_shim.table.op import Fault, Floats, Sample, c_op, each, function, op, operator, ranged
 
 from ._declarations import ROUNDED, UNARY, alike, binary, unary
-from ._faults import hidden_nan, over_squares, squares
+from ._faults import hidden_nan, over_squares, single, squares
 from ._special_faults import DIGAMMA, GAMMAINC, GAMMAINCC, GAMMALN, QUANTILE, TRIGAMMA
 
 log = unary(torch.log, within=(0.5, 2))
@@ -218,6 +218,11 @@ def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     return torch.lerp(x, y, weight.detach())
 
 
+def _within_rounded(own: Any, x: torch.Tensor, eps: float) -> torch.Tensor:
+    """Of an x between an eps and a 1 - eps that were computed in float32."""
+    return own(x.clamp(single(eps), single(1 - single(eps))) if eps else x, 0.0)
+
+
 @op(
     "x|input eps=0.0",
     inplace=True,
@@ -225,6 +230,7 @@ def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     samples=ranged(each(UNARY, eps=(0.0, 1e-6, 0.2)), 0.05, 0.95),
     elementwise=True,
     deviations=ROUNDED,
+    faults={"1-eps->float32": Fault(_within_rounded, precision=True)},
 )
 def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     """``torch.logit``; eps=0 is Torch's None."""

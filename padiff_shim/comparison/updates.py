@@ -176,12 +176,14 @@ def _updated(declared: Update, names: Sequence[str], with_master: bool, *argumen
     ``units``: ones, and in runs that measure rounding what these are moved to: a kernel rounds the numbers of an update as well.
     """
     *tensors, grad, units, settings = arguments
-    moved = type("_Moved", (_Number,), {"moves": itertools.cycle(units.tolist())})
+    moves = itertools.cycle(units.tolist())
+    rate = settings.rate * next(moves)  # so that a whole step is moved, also where moves of operands cancel: g / sqrt(g * g)
+    moved = type("_Moved", (_Number,), {"moves": moves})
     numbers = {name: moved(value) if isinstance(value, float) else value for name, value in settings.numbers.items()}
     item = Item({name: side.clone() for name, side in (*zip(names, tensors), *settings.states.items())})
     item.grad, item.count = grad, torch.zeros((), dtype=torch.int64)  # a whole number, which no run moves
     with torch.no_grad():
-        declared.formula("paddle")[0](Batch([item], numbers, settings.rate, 0.0))
+        declared.formula("paddle")[0](Batch([item], numbers, rate, 0.0))
     param, *states = [item.tensors[name] for name in names]
     rounded = param if settings.halves is None or param.dtype is not torch.float32 else param.to(settings.halves)
     return [rounded, *states, *([param] if with_master else [])]

@@ -39,6 +39,7 @@ class Variant(NamedTuple):
     wide: bool = False
 
 
+IN_FLOAT32 = "->float32"  # ends the names of variants that round numbers of the call, and nothing else
 RUNS = (FIRST, 10, 24)  # runs of the formula for a bound: at first, in doubt, and before anyone is accused
 QUIET = (Verdict.EQUAL, Verdict.ROUNDING)
 CLEARED = (*QUIET, Verdict.TIE)
@@ -178,6 +179,8 @@ def _formula(
         raise ValueError(f"its shape is {list(formula.shape)} there")
     formula.named = about(formula, hypotheses, variants)
     formula.special = about(formula, _without_number, variants)
+    roundings = [variant for name, variant in variants.items() if all(part.endswith(IN_FLOAT32) for part in name.split("+"))]
+    formula.of_rounded_numbers = [partial(value_of, variant, formula.inputs, torch.float64) for variant in roundings]
     return formula
 
 
@@ -273,6 +276,7 @@ def _patiently(formula: Formula, paddle: torch.Tensor, torch_: torch.Tensor, rng
     for runs in RUNS:
         formula.probe(runs)
         if runs == RUNS[-1]:
+            formula.rounds_numbers()
             formula.jumps(runs)
         sides = _settled(formula, paddle, torch_)
         judgement = judge(formula, *sides, rng=rng, audit=audit, hypotheses=runs == RUNS[-1])

@@ -269,6 +269,7 @@ class Formula(Quantity):
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
     doubled. ``normwise``: it has factorisations, so that an element of a matrix may be off by as much as its typical one.
     ``mixed``: it has these, or other steps in which infinities meet each other in orders of their own (:func:`.steps.mixed`).
+    ``of_rounded_numbers``: give the value where numbers of the call (a momentum), or what follows from them, are rounded to float32.
     """
 
     kernel: JointResult = None  # type: ignore[assignment]  # dataclass inheritance wants a default
@@ -277,6 +278,7 @@ class Formula(Quantity):
     seed: int = 0
     normwise: bool = False
     mixed: bool = False
+    of_rounded_numbers: Sequence[Callable[[], torch.Tensor | None]] = ()
     _apart: bool | None = None  # None: nobody has looked at this call
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
@@ -371,6 +373,15 @@ class Formula(Quantity):
             self._give_up(self._moves["zeros"] > 1e-3 * self.value.abs() + self._moved("step") + STEEPEST * size.zeros)
         if self.finite():
             self._give_up(self._beyond())
+
+    def rounds_numbers(self) -> None:
+        """Kernels for float32 and 16 bits may hold the call's numbers in float32, where 1 - 0.999 has four digits."""
+        for rounded_value in self.of_rounded_numbers if self.dtype != torch.float64 else ():
+            value = rounded_value()
+            if value is not None and value.shape == self.value.shape:
+                move = (value - self.value).abs().nan_to_num(0.0, math.inf)
+                self._moves["step"] = torch.maximum(self._moves["step"], move)
+                self._hosts.clear()
 
     def _beyond(self) -> torch.Tensor:
         """Outputs that depend on numbers that left the range of float64 on the way: there the oracle proves nothing."""

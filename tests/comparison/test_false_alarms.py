@@ -61,7 +61,24 @@ def each(function):
     return lambda seed: [function(dtype, seed) for dtype in (DTYPES if EVERY else DTYPES[:1])]
 
 
+def first_update(seed):
+    """Of an Adagrad, in whose step the gradient and its root cancel: nothing but rounding is left of a bias at 0."""
+    layer = paddle.nn.Linear(6, 200)
+    layer(tensor((4, 6), seed=seed)).square().mean().backward()
+    paddle.optimizer.Adagrad(1e-3, epsilon=1e-9, parameters=layer.parameters()).step()
+    return []
+
+
 CALLS = {
+    "momentum near one": lambda seed: [
+        F.batch_norm(2 + tensor((6, 5), seed=seed), paddle.zeros([5]), paddle.ones([5]), training=True, momentum=momentum)
+        for momentum in (0.99, 0.997, 0.9999)
+    ],
+    "logits to their ends": lambda seed: [
+        paddle.logit(paddle.to_tensor(np.r_[0, np.random.default_rng(seed).uniform(0.9, 1, 30), 1].astype("float32")), eps)
+        for eps in (1e-3, 1e-6)
+    ],
+    "first update": first_update,
     "eigenvalues": lambda seed: paddle.linalg.eigvals(tensor((4, 4), "float64", seed)),
     "low rank": lambda seed: [
         paddle.linalg.svd_lowrank(tensor((4, 3), seed=seed, grad=False), 2),
