@@ -175,7 +175,7 @@ def _side(
 # sample. What stays hidden are single outputs that are off by 1 to 4 units, which no statistic can tell from rounding.
 TYPICAL = 0.5
 WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
-FEW = 6  # fewer different errors than this say nothing about the two sides' rms, twice as many say enough
+FEW = 6  # fewer different errors than this say nothing about the two sides' rms, or of one that stands out; twice as many say enough
 # Below this part of the probabilistic bound an error is nobody's fault, however small the other side's is: for functions of rows,
 # whose outputs share the errors of the row's statistics, and for functions of single elements, where outputs of one kernel differ
 # by as much as two kernels do; FAR_INSIDE is that of sums.
@@ -221,7 +221,7 @@ def classify(sample: Trial, own: Errors, other: Errors) -> Verdict:
     alone = own.rho_max > ALONE * max(own.spread, 0.5)
     if own.prob > 1 or _much_worse(sample, own, other):
         return Verdict.LOCAL_WRONG if alone and own.prob > 1 else Verdict.LOW_ACCURACY
-    return Verdict.LOCAL_SUSPECT if alone else Verdict.ROUNDING
+    return Verdict.LOCAL_SUSPECT if alone and own.signed.size >= FEW else Verdict.ROUNDING
 
 
 def sound(sample: Trial, errors: Errors) -> bool:
