@@ -269,7 +269,7 @@ class Formula(Quantity):
     Of float64 results the value itself is in float64, by other steps than Torch's kernel where there are such, and the bound is
     doubled. ``normwise``: it has factorisations, so that an element of a matrix may be off by as much as its typical one.
     ``mixed``: it has these, or other steps in which infinities meet each other in orders of their own (:func:`.steps.mixed`).
-    ``of_rounded_numbers``: give the value where numbers of the call (a momentum), or what follows from them, are rounded to float32.
+    ``of_rounded_numbers``: give the value where numbers of the call (a momentum) are rounded to float32.
     """
 
     kernel: JointResult = None  # type: ignore[assignment]  # dataclass inheritance wants a default

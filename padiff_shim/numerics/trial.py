@@ -175,7 +175,8 @@ def _side(
 # sample. What stays hidden are single outputs that are off by 1 to 4 units, which no statistic can tell from rounding.
 TYPICAL = 0.5
 WORSE = 8.0  # this many times the other side's rms is no longer the same kind of rounding
-FEW = 6  # fewer different errors than this say nothing about the two sides' rms, or of one that stands out; twice as many say enough
+# Fewer different errors than this say nothing about the two sides' rms, or of one that stands out; twice as many say enough.
+FEW = 6
 # Below this part of the probabilistic bound an error is nobody's fault, however small the other side's is: for functions of rows,
 # whose outputs share the errors of the row's statistics, and for functions of single elements, where outputs of one kernel differ
 # by as much as two kernels do; FAR_INSIDE is that of sums.
