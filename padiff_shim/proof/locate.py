@@ -415,19 +415,24 @@ class _MistakeSearch:
                 return
 
     def _measure_alone(self) -> None:
-        """Note how far each change alone moves the port's outputs: they were measured behind the mending of all before."""
+        """Note how far each change alone moves the port's outputs, for they were measured behind the mending of all before.
+
+        What no change was tried of is not known then, and cannot be held against these.
+        """
         changes = [difference.change() for difference in self._differences]
         runs = dict[Patch | Remade | None, RunOutcome]()
         self._forced, self._attributes = {}, {}
-        for change in (None, *dict.fromkeys(changes)) if len({*changes}) > 1 else ():
+        for change in dict.fromkeys((None, *changes)) if len({*changes}) > 1 else ():
             with contextlib.suppress(NotWider), self._with(change) if change else contextlib.nullcontext(1) as changed:
                 if changed:
                     runs[change] = self._run_mended({})
                     runs[change].trace.forget()
+        before = runs.pop(None, None)
         for at, (difference, change) in enumerate(zip(self._differences, changes)):
-            if change in runs and change is not None and None in runs and difference.part == FORWARD:
-                effect = agreement_module.largest_of_rows(agreement_module.outputs(runs[None], runs[change]))
-                self._differences[at] = replace(difference, effect=effect / changes.count(change))
+            if difference.part == FORWARD and before is not None and runs:
+                rows = agreement_module.outputs(before, runs[change]) if change in runs else ()
+                effect = agreement_module.largest_of_rows(rows) / changes.count(change) if rows else None
+                self._differences[at] = replace(difference, effect=effect)
 
     def _helps(
         self,

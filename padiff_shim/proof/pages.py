@@ -58,9 +58,9 @@ def listed_finding(mistake: Mistake, mistakes: int) -> doc.ListedFinding:
     lines = [at_line(file, number) for file, number in mistake.also]
     details = [] if mistake.fix is None else [(mistake.fix.label, str(mistake.fix))]
     details += [(tr("also"), listed(lines, LINES))] if lines else []
-    if mistake.effect and mistakes > 1:
-        effect = tr("fixing this changes the outputs by up to {size:.3g}", size=mistake.effect)
-        details.append((tr("effect"), effect))
+    if mistakes > 1 and mistake.effect != 0.0:
+        measured = tr("fixing this changes the outputs by up to {size:.3g}", size=mistake.effect or 0.0)
+        details.append((tr("effect"), tr("not measured: no change of it was tried alone") if mistake.effect is None else measured))
     write = mistake.fix.text if mistake.fix else ""
     sides = both_places(mistake.paddle, mistake.torch, write, around=True) if mistake.paddle or mistake.torch else []
     return doc.ListedFinding(str(mistake), sides, details)

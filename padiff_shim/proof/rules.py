@@ -827,13 +827,13 @@ def mistakes(differences: Sequence[CallDifference], layers: LayersOfBoth) -> lis
         layers: of both models.
 
     Returns:
-        Those with the largest effect first.
+        Those with the largest effect first; behind them, in the order of the program, those whose effect was not measured.
     """
     settings: dict[Key, Any] = {}
     keys = [_key(difference) for difference in differences]
     keys = [settings.setdefault(each.setting, key) if each.setting else key for each, key in zip(differences, keys)]
     once_each = merged(zip(keys, (_mistake(difference, layers) for difference in differences)))
-    return sorted(once_each, key=lambda mistake: -(mistake.effect or 0.0))  # what was not measured comes last
+    return sorted(once_each, key=lambda mistake: -(mistake.effect or 0.0))
 
 
 def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:

@@ -608,6 +608,22 @@ def test_what_is_written_for_mistakes_behind_one_another_mends_them(tmp_path):
     assert sorted(lines) == [7, 11, 11], file.read_text()
 
 
+SEVERAL = {  # a small mistake, one that is not tried beside others, and a large one
+    "paddle": "self.q(F.relu(self.k(y := F.gelu(self.q(x), approximate=True))) + y) * 3.0",
+    "torch": "self.q(F.relu(self.k(y := F.gelu(self.q(x))) + y)) * 0.5",
+}
+
+
+def test_the_first_of_several_has_the_largest_effect_that_was_measured(tmp_path):
+    torch.manual_seed(0)
+    port, original = (loaded(written(tmp_path, f"several_{name}", name, each, None)).Model() for name, each in SEVERAL.items())
+    proof = prove(port, original, np.random.default_rng(0).standard_normal((2, 6, 8)).astype("float32"), phase="forward")
+    assert [mistake.cause for mistake in proof.mistakes] == [Cause.ATTRIBUTE, Cause.ATTRIBUTE, Cause.PLACE], str(proof)
+    large, small, other = (mistake.effect for mistake in proof.mistakes)
+    assert large > 10 * small > 0
+    assert other is None
+
+
 NAMED = {  # what is no argument: the words, and the causes
     "scores": (
         "F.softmax(q @ k.transpose([0, 2, 1]), -1) @ x",

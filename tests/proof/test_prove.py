@@ -131,7 +131,7 @@ def test_several_mistakes_are_all_found():
     proof = prove(Port(epsilon=1e-3, swapped=True, approximate=True, factor=0.4), original(), TOKENS)
     causes = [str(mistake.cause) for mistake in proof.mistakes]
     assert sorted(causes) == [*["another attribute"] * 3, "operands swapped"]
-    effects = [mistake.effect for mistake in proof.mistakes]
+    effects = [mistake.effect or 0.0 for mistake in proof.mistakes]
     assert effects == sorted(effects, reverse=True)
     assert proof.complete
 
