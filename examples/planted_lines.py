@@ -96,6 +96,19 @@ def steps_to_mend(name: str, folder: Path) -> list[str]:
 
 _LAYER = "return self.n(q)"
 LINES = {
+    "residual of a loop": Lines(
+        "for layer in (self.q, self.k):\n    x = layer(x)\nreturn F.gelu(x)",
+        "for layer in (self.q, self.k):\n    rest = x\n    x = layer(x)\n    x = x + rest\nreturn F.gelu(x)",
+        alone=True,
+    ),
+    "statements in another order": Lines(
+        "h = q + x\nh = F.relu(h)\nreturn h * k", "h = F.relu(q)\nh = h + x\nreturn h * k", alone=True
+    ),
+    "index in another place": Lines(
+        "i = x[0, :, 0].argsort()\nreturn paddle.index_select(q, i // 2, axis=1)",
+        "i = x[0, :, 0].argsort()\nreturn torch.index_select(q, 1, i)",
+        alone=True,
+    ),
     "quotient of a product": Lines(
         "h = (q / 2 * 3 + 0.5).clip(0, 1)\nreturn h * k",
         "s = q.div(2 * 3).add(0.5).clamp(0, 1)\nreturn s * k",

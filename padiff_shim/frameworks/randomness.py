@@ -31,6 +31,11 @@ def paddle_states() -> list[list[str]]:
     return [words(state) for state in paddle.get_rng_state()]
 
 
+def states() -> list[Any]:
+    """Where all global generators stand, Torch's, too."""
+    return [*paddle_states(), *(generator.get_state().tolist() for generator in generators())]
+
+
 @contextlib.contextmanager
 def undrawn() -> Iterator[None]:
     """What is drawn from Torch's global generators inside is drawn once more afterwards."""

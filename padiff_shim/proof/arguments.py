@@ -545,8 +545,9 @@ def _slices(call: TraceCall) -> Iterator[slice]:
 
 def _constants(call: TraceCall) -> Iterator[Any]:
     """The numbers of a call's tensors without name or origin: one, where all are the same, or a few."""
-    for operand in call.operands:
-        if operand.value.node is None and operand.tensor.numel() and not operand.tensor.is_complex():
+    made_of_numbers = (each for each in call.operands if each.value.node is None and not each.value.label.startswith("input "))
+    for operand in made_of_numbers:
+        if operand.tensor.numel() and not operand.tensor.is_complex():
             flat = operand.tensor.detach().flatten()
             if bool((flat == flat[0]).all()):
                 yield flat[0].item()

@@ -12,11 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import paddle
+import torch
 
 from ..dispatch.call_site import CallSite, is_library
 from .arguments import nodes_of
-from .expressions import Rewrite, ValueSource, assigned_once, modules_of, names_in, parameters_of, resolved
+from .expressions import Edit, Rewrite, ValueSource, assigned_once, modules_of, names_in, parameters_of, resolved
 from .findings import Cause
+from .trace import shape_of
 
 _WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon"}  # Torch's names of arguments: Paddle's
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
@@ -45,9 +47,17 @@ class _Side(NamedTuple):
         """Those of a function, or of a method of Paddle's tensors; none where they are not known."""
         return parameters_of(resolved(called, self.names) or getattr(paddle.Tensor, getattr(called, "attr", ""), None))
 
+    def torchs_parameters(self, called: ast.expr) -> list[str]:
+        """Those of Torch's function, or method, in Paddle's words; none where they are not known."""
+        names = parameters_of(resolved(called, self.names))
+        overloads = getattr(torch.ops.aten, getattr(called, "attr", ""), None)
+        if not names and overloads is not None and "default" in overloads.overloads():
+            names = [name for name, _ in shape_of(overloads.default).parameters]
+        return [_WORDS.get(name, name) for name in names]
+
 
 class Otherwise(NamedTuple):
-    """What the port has, and the original in its place; both lines, the change of the port's, and what differs."""
+    """What the port has ("": no such statement), and the original in its place; both lines, the port's change, and what differs."""
 
     own: str
     wanted: str
@@ -72,26 +82,78 @@ def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = (
     pairs += [pair for pair in common if pair[0] in near] + common
     sides = _Side.of(port.file), _Side.of(original.file)
     for first, second in dict.fromkeys(pairs):
-        if own[first] is other[second]:
-            continue  # both programs call it
-        statements = list(_paired(_statements(own[first]), _statements(other[second])))
-        statements.sort(key=lambda pair: not any(pair[0].lineno <= line <= (pair[0].end_lineno or 0) for line in lines))
-        both = [list(_parts(a, b, *sides)) for a, b in statements]
-        names = _names(pair for parts in both for pair in parts)
-        known = _read(own[first])
-        named = {name: value for name, value in assigned_once(other[second]).items() if name not in known}
-        named |= {name: _expression(text) for name, text in names.items()}
-        for (statement, twin), parts in zip(statements, both):
-            if not {names.get(name, name) for name in _read(twin)} & _read(statement):
-                continue  # another statement
-            texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
-            for chosen in _choices([pair for pair in dict.fromkeys(texts) if pair[1]]):
-                places = [ValueSource(port.file, node, "") for node in chosen]
-                edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
-                words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
-                shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
-                rewrite = Rewrite(port.file, frozenset(itertools.chain(*edits)))
-                yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
+        if own[first] is not other[second]:  # not both programs call it
+            yield from _of_functions(port.file, own[first], other[second], sides, lines)
+
+
+def _of_functions(
+    file: str, own: ast.FunctionDef, other: ast.FunctionDef, sides: tuple[_Side, _Side], lines: Sequence[int]
+) -> Iterator[Otherwise]:
+    """What one function has otherwise than another; ``lines``: whose statements come first."""
+    statements = list(_paired(_statements(own), _statements(other)))
+    statements.sort(key=lambda pair: not any(pair[0].lineno <= line <= (pair[0].end_lineno or 0) for line in lines))
+    both = [list(_parts(a, b, *sides)) for a, b in statements]
+    known = _read(own) | {each.arg for each in own.args.args}
+    names = {name: text for name, text in _names(pair for parts in both for pair in parts).items() if name not in known}
+    renamed = {name: _expression(text) for name, text in names.items()}
+    left = _left_out(other, statements, file, _InPort(renamed, {}, *sides), known | sides[0].names.keys())
+    yield from [_all_of(left), *left] if len(left) > 1 else left
+    named = {name: value for name, value in assigned_once(other).items() if name not in known}
+    named |= renamed
+    whole = list[Otherwise]()  # each statement with all that it has otherwise
+    for (statement, twin), parts in zip(statements, both):
+        if not {names.get(name, name) for name in _read(twin)} & _read(statement):
+            continue  # another statement
+        texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
+        changes = _choices([pair for pair in dict.fromkeys(texts) if pair[1]])
+        for chosen in changes:
+            places = [ValueSource(file, node, "") for node in chosen]
+            edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
+            words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
+            shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
+            rewrite = Rewrite(file, frozenset(itertools.chain(*edits)))
+            yield (changed := Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen)))
+        whole += [changed] if changes else []
+    if whole and 1 < len([*whole, *left]) <= _TOGETHER:
+        yield _all_of([*whole, *left])
+
+
+_TOGETHER = 3  # statements of a function that are tried as the original has them all
+
+
+def _left_out(
+    other: ast.FunctionDef, pairs: Sequence[tuple[ast.stmt, ast.stmt]], file: str, in_port: _InPort, known: Collection[str]
+) -> list[Otherwise]:
+    """The statements that the original alone has, each at its place beside the port's; none of many, or of names not ``known``."""
+    twins, changes = {twin: statement for statement, twin in pairs}, list[Otherwise]()
+    stored, read = set[str](), set[str]()
+    bodies = (getattr(node, "body", None) for node in ast.walk(other))
+    for block in (body for body in bodies if isinstance(body, list)):
+        for at, statement in enumerate(block):
+            written = isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) and not isinstance(statement.value, ast.Constant)
+            before = next((twins[each] for each in reversed(block[:at]) if each in twins), None)
+            beside = before or next((twins[each] for each in block[at:] if each in twins), None)
+            if statement in twins or not written or beside is None:
+                continue
+            rewritten, indent = in_port.visit(copy.deepcopy(statement)), "\n" + " " * beside.col_offset
+            names, text = [node for node in ast.walk(rewritten) if isinstance(node, ast.Name)], ast.unparse(rewritten)
+            read |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - stored
+            stored |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
+            line, column = (beside.end_lineno or 0, beside.end_col_offset or 0) if before else (beside.lineno, beside.col_offset)
+            edit = Edit(line, column, line, column, f"{indent}{text}" if before else f"{text}{indent}")
+            changes.append(Otherwise("", text, beside.lineno, statement.lineno, Rewrite(file, frozenset([edit])), Cause.MISSING))
+    return [] if in_port.foreign or len(changes) > _TOGETHER or read - {"self", *known} else changes
+
+
+def _all_of(changes: Sequence[Otherwise]) -> Otherwise:
+    """Several changes of a function as one; what is inserted at one place stays in its order."""
+    first, texts = min(changes, key=lambda change: change.line), defaultdict[tuple[int, int, int, int], str](str)
+    for edit in itertools.chain(*(change.rewrite.edits for change in changes)):
+        texts[edit[:4]] += edit.text
+    rewrite = Rewrite(first.rewrite.file, frozenset(Edit(*place, text) for place, text in texts.items()))
+    own, wanted = (list(filter(None, words)) for words in zip(*(change[:2] for change in changes)))
+    cause = Cause.PLACE if sorted(own) == sorted(wanted) else first.cause
+    return first._replace(own="; ".join(own), wanted="; ".join(wanted), rewrite=rewrite, cause=cause)
 
 
 def _choices(texts: Sequence[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
@@ -205,7 +267,8 @@ def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> I
     if len(others) > len(nodes) and nodes and isinstance(nodes[-1], (ast.List, ast.Tuple)):  # `reshape(2, 8)`, `reshape([2, 8])`
         others = [*others[: len(nodes) - 1], ast.List(others[len(nodes) - 1 :])]
     parameters = port.parameters(own.func)
-    here, there = _bound(nodes, own.keywords, parameters), _bound(others, other.keywords, parameters)
+    here = _bound(nodes, own.keywords, parameters, parameters)
+    there = _bound(others, other.keywords, parameters, original.torchs_parameters(other.func))
     for parameter, node in here.items():
         if parameter in there:
             yield from _parts(node, there[parameter], port, original)
@@ -243,12 +306,18 @@ def _as_operator(call: ast.Call, side: _Side) -> ast.expr:
     )
 
 
-def _bound(nodes: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str]) -> dict[str, ast.expr]:
-    """Arguments by the names of the port's parameters, or their places; none where a call unpacks others."""
+def _bound(
+    nodes: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str], own: Sequence[str]
+) -> dict[str, ast.expr]:
+    """Arguments by the names of the port's parameters, or their places; none where a call unpacks others. ``own``: the call's."""
     if any(isinstance(node, ast.Starred) for node in nodes) or any(each.arg is None for each in keywords):
         return {}
     named = {word if (word := str(each.arg)) in parameters else _WORDS.get(word, word): each.value for each in keywords}
-    return dict(zip((*parameters[: len(nodes)], *map(str, range(len(parameters), len(nodes)))), nodes)) | named
+    known = [word if word in parameters else "" for word, _ in zip(own, nodes)]
+    others = (name for name in parameters if name not in known)
+    places = itertools.chain(others, map(str, itertools.count(len(parameters))))
+    words = (word or next(places) for word in itertools.chain(known, itertools.repeat("")))
+    return dict(zip(words, nodes)) | named
 
 
 def _operands(node: ast.AST) -> list[ast.expr]:

@@ -139,6 +139,7 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     for other in itertools.islice(otherwise(port.site, original.site, makers), _MOST_TRIED):
         if evidence.helps(other.rewrite.patch(), True) == MENDS:
             text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
+            text = text if other.own else tr("the original has {wanted} here, the port does not", wanted=other.wanted)
             sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
             return [*differences[:-1], replace(difference, cause=other.cause, text=text, sites=sites, rewrite=other.rewrite)]
     return differences
@@ -377,7 +378,7 @@ def other_expressions(differences: Differences, evidence: Evidence) -> Differenc
             rewrite, most = other, helps
     patch, call = rewrite.patch() if rewrite else None, difference.port.api if difference.port else None
     if difference.cause is Cause.SWAPPED and patch is not None and call is not None:
-        words = {"call": call.symbol or call.name, "write": " ".join(patch.after.split())}
+        words = {"call": call.symbol or call.name, "write": _in_one_line(patch.after)}
         difference = replace(difference, text=tr("the operands of {call} are exchanged (write {write})", **words))
     return [*differences[:-1], replace(difference, rewrite=rewrite)]
 
@@ -849,12 +850,21 @@ def _mistake(difference: CallDifference, layers: LayersOfBoth) -> Mistake:
     cause, text, write = difference.cause, difference.text, difference.write
     change = difference.change()
     patch = change if isinstance(change, Patch) else None
-    write = write or (" ".join(patch.after.split()) if patch else "")
+    write = write or (_in_one_line(patch.after) if patch else "")
     if patch and not write:
-        write = tr("nothing in the place of {line}", line=" ".join(patch.before.split()))
+        write = tr("nothing in the place of {line}", line=_in_one_line(patch.before))
     fix = Fix(write, patch.file, patch.line, patch=patch) if patch else None
     paths = of_one_line(layers[1], change) if isinstance(change, Remade) else []
     return Mistake(cause, text, original, port, tuple(paths or [path]), effect=difference.effect, write=write, fix=fix)
+
+
+def _in_one_line(text: str) -> str:
+    """Statements beside one another; of one that has several lines these."""
+    lines = [line.strip() for line in text.splitlines()]
+    try:
+        return "; ".join(line for line in lines if ast.parse(line).body)
+    except SyntaxError:
+        return " ".join(text.split())
 
 
 def place_of_buffer(layers: Mapping[str, Model], name: str) -> ProgramPlace | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..present import document as doc
 from ..present.annotations import Finding, places_of
-from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REFERENCE, rounds
+from ..runlog.counts import BACKWARD, MOVES, NATIVE, OPTIMIZER, REDRAWN, REFERENCE, rounds
 from ..text import SENTENCE, code_line, from_log, joined, many, shown, tr
 from .compare import share, without_kernel
 
@@ -168,7 +168,11 @@ class ReferenceFigures:
 
     def headline(self) -> str:
         """How much ran on the reference's kernels, and what did not."""
-        return joined(" ", [self._coverage(), *self._beside()])
+        return joined(" ", [*self._apart(), self._coverage(), *self._beside()])
+
+    def _apart(self) -> list[str]:
+        """What makes gradients others than native ones."""
+        return [from_log(REDRAWN)] if REDRAWN in self.warnings else []
 
     def _beside(self) -> Iterator[str]:
         if self.left_out:
@@ -178,8 +182,8 @@ class ReferenceFigures:
 
     def shorter(self) -> Iterator[str]:
         """The same for a headline: how much ran there, and how much did not."""
-        yield self._coverage()
-        yield self._coverage(brief=True)
+        yield joined(" ", [*self._apart(), self._coverage()])
+        yield joined(" ", [*self._apart(), self._coverage(brief=True)])
 
     def _coverage(self, *, brief: bool = False) -> str:
         calls, backend = self.substituted + self.native, shown(self.backend)

@@ -111,6 +111,7 @@ SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), lo
 UPDATE_UNCHECKED = logged("optimizer update, runs on Paddle's kernel")
 WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor")
 RECOMPUTED = logged("recompute(use_reentrant=False): a block runs twice, as natively, but what it keeps stays in memory")
+REDRAWN = logged("recompute(preserve_rng_state=False) drew other numbers: gradients differ from native ones.")
 OTHER_NAMES = "(others)"
 _IF_ANY = ("screened", "exact_calls", "updates", "idle", "stretches")
 _ALWAYS = ("float_calls", "checked_calls", "float_elements", "checked_elements")

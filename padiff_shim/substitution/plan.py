@@ -13,14 +13,14 @@ from ..dispatch import call_site, frames
 from ..dispatch.entry_point import EntryPoint, Unlisted, gate
 from ..dispatch.frames import Frame
 from ..errors import StayedNativeError
-from ..frameworks import autocast
+from ..frameworks import autocast, randomness
 from ..frameworks.autocast import grad_tracer
 from ..frameworks.memory import FLOATS
 from ..language import logged
 from ..optimizers import clipping, step_cache
 from ..optimizers.step import Updating, coupled
 from ..optimizers.update import CLIPPERS, updates
-from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REFERENCE, Clock, ClockPlace, rounds
+from ..runlog.counts import ENGINES, MOVES, NATIVE, OPTIMIZER, RECOMPUTED, REDRAWN, REFERENCE, Clock, ClockPlace, rounds
 from ..table.op import AUTOCAST
 from ..table.reasons import DRAWN, EMPTY, FORKED, INDEPENDENT, RANDOM, STATIC, TORCH_RAISED, StayNative
 from ..tape import islands, views
@@ -251,8 +251,9 @@ class Substituting:
         return self.exact(name, original, args, kwargs)
 
     def py_layer(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An island where gradients are recorded."""
-        if not islands.recording():
+        """An island where gradients are recorded; not in a forked child, where nothing else is on the tape either."""
+        frame = frames.top()
+        if frame is None or frame.aside or not islands.recording():
             return original(*args, **kwargs)
         return islands.island(name, original, args, kwargs, once=True)
 
@@ -265,7 +266,10 @@ class Substituting:
         def again() -> None:
             here = frames.below()
             if here is not None and isinstance(here.plan, Substituting):
+                before = randomness.states()
                 unpack(first)
+                if randomness.states() != before:
+                    frame.run.warn(REDRAWN)
             else:  # Paddle's own calls would pack more than Torch's did
                 frame.run.warn(_RUN_ONCE)
 

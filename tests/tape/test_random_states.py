@@ -14,6 +14,7 @@ from paddle.distributed.fleet.utils import recompute
 import padiff_shim
 from padiff_shim.errors import ModeError
 from padiff_shim.frameworks.versions import IS_3
+from padiff_shim.runlog import counts
 
 pytestmark = [pytest.mark.compat, pytest.mark.bitexact]
 
@@ -110,6 +111,17 @@ def test_recompute_draws_the_same_numbers_again(form):
     with padiff_shim.reference("torch", random="torch"):
         plain, again = run(), run(**form)
     assert all(np.array_equal(result, other) for result, other in zip(plain, again))
+
+
+@pytest.mark.parametrize("random", ["paddle", "torch"])
+@pytest.mark.parametrize("preserve", [True, False])
+@pytest.mark.skipif(not IS_3, reason="2.6 refuses it on CPUs")
+def test_gradients_of_other_numbers_than_the_forward_drew_are_said(preserve, random):
+    """Natively they are of the block's second run, here of the first, whose results went on."""
+    net = Net()
+    with padiff_shim.reference("torch", random=random) as run:
+        recompute(net, paddle.to_tensor(data()[0]), use_reentrant=False, preserve_rng_state=preserve).sum().backward()
+    assert (counts.REDRAWN in run.warnings) is (counts.REDRAWN in run.headline) is not preserve
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["forward outside", "forward inside"])
