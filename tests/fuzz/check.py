@@ -61,7 +61,7 @@ class Trial:
         return run(self.lines, plan)
 
     def within(self) -> tuple[Trial, list[int]]:
-        """The program without what Torch can and Paddle cannot compute, and the numbers of its lines."""
+        """The program without what Paddle refuses, and the numbers of its lines."""
         trial, numbers = self, [*range(len(self.lines))]
         while lacking := beyond(trial.lines, trial.native):
             numbers = [number for place, number in enumerate(numbers) if place not in lacking]
@@ -76,17 +76,11 @@ class Trial:
         texts = differences(self.native, other, None if plan.exact else Rounding(self.lines, plan, other))
         return texts + [f"accused: {call}" for call in accusations(other)]
 
-    @property
-    def failed(self) -> bool:
-        """Whether a backward failed natively."""
-        lines = [self.lines[number] for number, *_ in self.native.errors]
-        return any("backward(" in line or "paddle.grad(" in line for line in lines)
-
     def unexplained(self, plan: Plan) -> list[str]:
         """What differs without a known reason."""
         changing = plan.name == "schedule"
         texts = self.differing(plan)
-        return unexplained(self.lines, texts, exact=plan.exact, failed=self.failed, changing=changing, counts=self._counts)
+        return unexplained(self.lines, texts, exact=plan.exact, changing=changing, counts=self._counts)
 
 
 class Check:

@@ -19,7 +19,6 @@ class Difference(NamedTuple):
     text: str
     lines: list[str]
     exact: bool  # compare mode alone
-    failed: bool  # an error in a backward, the same natively
     changing: bool = False  # modes open and close in the middle
     others: tuple[str, ...] = ()  # all that differs
 
@@ -64,25 +63,9 @@ class Difference(NamedTuple):
         return any(".grad" in line for line in self.origins)
 
     @property
-    def errors(self) -> tuple[Errors, Errors]:
-        """The errors, natively and here: (line, type, text); none where they are not what differs.
-
-        Without those of lines that miss what an earlier one has not made, and without an index into a number, which both refuse.
-        """
-        natively, here = self.all_errors
-        both = {line for line, _, text in here if "of dimension 0" in text} & {line for line, *_ in natively}
-        return [error for error in natively if error[0] not in both], [error for error in here if error[0] not in both]
-
-    @property
-    def all_errors(self) -> tuple[Errors, Errors]:
-        """With an index into a number."""
-        natively, here = ([error for error in errors if error[1] != "NameError"] for errors in errors_in(self.text))
-        return natively, here
-
-    @property
-    def errors_of_all(self) -> tuple[Errors, Errors]:
-        """The errors of the program, natively and here, also where it is not they that differ in this one."""
-        return next((both for both in map(errors_in, self.others) if any(both)), ([], []))
+    def errors(self) -> Errors:
+        """The errors here, without those of lines that miss what an earlier one has not made."""
+        return [error for error in errors_in(self.text) if error[1] != "NameError"]
 
     def has(self, *parts: str) -> bool:
         """Whether one line of the program holds all of these."""
@@ -94,12 +77,9 @@ class Difference(NamedTuple):
         return all(any(any(part in line for part in parts) for line in rest) for parts in wanted)
 
 
-def errors_in(text: str) -> tuple[Errors, Errors]:
-    """The errors that a difference tells of, natively and here."""
-    if not text.startswith("errors: natively "):
-        return [], []
-    natively, here = map(ast.literal_eval, text.removeprefix("errors: natively ").split(", here "))
-    return natively, here
+def errors_in(text: str) -> Errors:
+    """The errors that a difference tells of, of lines that raise none natively."""
+    return ast.literal_eval(text.partition(", here ")[2]) if text.startswith("errors: natively [], here ") else []
 
 
 def way(text: str) -> str:

@@ -22,26 +22,7 @@ class Known:
 
 
 UNCOUNTED = (".set_value(", "paddle.assign(", ".copy_(", "initializer.", "out=", "o.step()")
-INTERNAL = (
-    "There is no grad op for",
-    "MetaTensor is not initialized",
-    "Invalid slot_id for GradTensorHolder",
-    "Invalid rank for GradTensorHolder",
-)
-
 KNOWN = (
-    Known(
-        "an error ends a backward at another place, with other gradients accumulated before it",
-        lambda seen: not seen.exact and seen.failed and seen.after_an_error,
-    ),
-    Known(
-        "Paddle refuses as an input of paddle.grad what it has returned, a no_grad_var, of several results all but the first",
-        lambda seen: (
-            not seen.exact
-            and any(part in seen.text for part in (*INTERNAL, "only here"))
-            and ("paddle.grad(" in seen.made or "jacobian(" in seen.made or seen.text.startswith("errors:"))
-        ),
-    ),
     Known(
         "paddle.grad under the tape walks on where Paddle prunes, and meets hooks, writes, freed nodes, sums without a kernel",
         lambda seen: not seen.exact and seen.walked_on,
@@ -71,14 +52,6 @@ KNOWN = (
         lambda seen: not seen.exact and seen.of_a_step_along_rounding,
     ),
     Known(
-        "natively a recomputed block fails whose operands, asked at the backward, want no gradients any more",
-        lambda seen: not seen.exact and seen.recomputed_without_gradients,
-    ),
-    Known(
-        "an index into a number: IndexError natively, and ValueError where Paddle is asked behind Torch's refusal",
-        lambda seen: not seen.exact and seen.of_an_index_into_a_number,
-    ),
-    Known(
         "a retained gradient wants a gradient itself natively; under the tape it wants none, for no door of Paddle's sets that",
         lambda seen: (
             not seen.exact
@@ -95,10 +68,6 @@ KNOWN = (
         ),
     ),
     Known(
-        "Paddle's optimizers keep the learning rate in the dtype of one leaf, and refuse leaves of others; Torch steps them all",
-        lambda seen: not seen.exact and seen.of_several_dtypes,
-    ),
-    Known(
         "where multiply_ changes a leaf's dtype, its gradient in Paddle has the one before or behind, by how the leaf was made",
         lambda seen: not seen.exact and ".grad's dtype" in seen.text and seen.has(".multiply_("),
     ),
@@ -109,18 +78,6 @@ KNOWN = (
     Known(
         "recompute without reentry needs the same modes in its backward as in its forward; Paddle's own error says so",
         lambda seen: not seen.exact and seen.recomputed_elsewhere,
-    ),
-    Known(
-        "a backward meets a freed graph, a written tensor, a gradient without one: the engine's order says which is named",
-        lambda seen: not seen.exact and seen.refused_for_another_reason,
-    ),
-    Known(
-        "a native part of a graph that was walked from the tape is not freed, nor what a refused backward would have walked first",
-        lambda seen: not seen.exact and seen.freed_by_paddle,
-    ),
-    Known(
-        "a backward that is refused on its way has freed all that it was to walk, where Paddle's has freed what it has walked",
-        lambda seen: not seen.exact and seen.freed_behind_a_refusal,
     ),
     Known(
         "a PyLayer that two turns of one backward come to, one behind Paddle's own nodes, is refused: Paddle runs it once",
@@ -140,10 +97,6 @@ KNOWN = (
         lambda seen: (
             not seen.exact and ".inplace_version: natively" in seen.text and any(map(seen.has, (".reshape(", ".flatten(")))
         ),
-    ),
-    Known(
-        "a PyLayer's backward under paddle.grad: Paddle asks it for None where an operand leads to no input, with an error",
-        lambda seen: not seen.exact and "backward function should return None at" in seen.text.partition(", here ")[0],
     ),
     Known(
         "of several results of one call Paddle's gradient of the first by another is that by the first (docs/defects.md)",
@@ -172,18 +125,8 @@ KNOWN = (
         ),
     ),
     Known(
-        "Paddle runs no paddle.grad within a block that is recomputed without reentry: it unpacks by a second pair of hooks",
-        lambda seen: (
-            not seen.exact and any("only one pair of hooks is allowed" in text.partition(", here ")[0] for text in seen.others)
-        ),
-    ),
-    Known(
         "Torch's backward reads an operand of which Paddle's has a copy: where it was written since, it is refused, as in Torch",
         lambda seen: not seen.exact and seen.refused_by_torch,
-    ),
-    Known(
-        "Paddle's backward reads what Torch's does not: where it was written since, Paddle refuses the backward",
-        lambda seen: not seen.exact and seen.text.startswith("errors:") and seen.refused_by_paddle,
     ),
     Known(
         "a backward from a leaf itself: natively nothing happens unless something has led to it before",
@@ -202,49 +145,12 @@ KNOWN = (
         lambda seen: seen.of_a_small_epsilon and (seen.text.startswith("accused") or not seen.exact),
     ),
     Known(
-        "Paddle has no gradient of a value of as many axes that is broadcast as it is set (docs/defects.md)",
-        lambda seen: not seen.exact and seen.of_a_value_that_is_broadcast,
-    ),
-    Known(
-        "an in-place op between dtypes that Paddle refuses has changed the tensor's by then",
-        lambda seen: not seen.exact and seen.behind_a_refused_write,
-    ),
-    Known(
         "Paddle's second derivative of an in-place op knows not what its operand was made of (docs/defects.md)",
         lambda seen: not seen.exact and seen.of_a_second_derivative_in_place,
     ),
     Known(
-        "what paddle.grad gives with a graph behind a PyLayer is a leaf natively, which refuses an in-place op",
-        lambda seen: not seen.exact and seen.refused_as_a_leaf and (seen.has(".apply(") or seen.has("use_reentrant=True")),
-    ),
-    Known(
-        "clear_grad of the result of an op without a gradient: natively an internal error, for there is nothing to clear",
-        lambda seen: seen.text.startswith("errors:") and seen.cleared_nothing,
-    ),
-    Known(
-        "what a fused norm leaves unset is set: natively an error, for it has not even a number of axes",
-        lambda seen: not seen.exact and seen.has("fused_") and seen.of_what_is_unset,
-    ),
-    Known(
         "a PyLayer's gradient of the shape that its operand was broadcast to: Torch's engine adds it up, Paddle hands it on",
         lambda seen: not seen.exact and seen.of_a_gradient_that_is_broadcast,
-    ),
-    Known(
-        "Paddle refuses a backward of a recurrence, or of an instance norm, that leaves out a gradient (docs/defects.md)",
-        lambda seen: not seen.exact and seen.without_a_gradient_beside,
-    ),
-    Known(
-        "what jvp gives has a graph that ends in nothing: natively its backward is an internal error",
-        lambda seen: not seen.exact and seen.has(".jvp(") and seen.only_natively("empty GradSlotMeta"),
-    ),
-    Known(
-        "of two results of which only the indices were used Paddle shows the other one's hook None, and Torch zeros",
-        lambda seen: (
-            not seen.exact
-            and any(map(seen.has, ("cummax(", "cummin(")))
-            and seen.has(".register_hook(")
-            and seen.only_natively("'NoneType' object has no attribute")
-        ),
     ),
     Known(
         "recompute reads a tensor again that was changed in place meanwhile: its gradients are those of other values",
@@ -432,13 +338,7 @@ LISTED = (
     ),
     Listed("is_leaf|stop_gradient", r"matrix_exp\(", "Paddle's matrix_exp of NaN has no gradient", holds=NAN),
     Listed(
-        "errors: natively ValueError, here none",
-        r"paddle\.inverse\(",
-        "Paddle refuses to invert NaN; of a kind of call that it has taken before it is not asked again",
-        holds=NAN,
-    ),
-    Listed(
-        "value|grad|errors: natively ValueError, here none",
+        "value|grad",
         r"= t\d+\[:, t\d+\]",
         "Paddle reads a strided tensor wrongly by tensors behind a slice (docs/defects.md)",
         holds=r"transpose|permute|\.t\(",
@@ -464,11 +364,6 @@ LISTED = (
         holds=NAN,
     ),
     Listed(
-        "errors: natively ValueError, here none",
-        r"multi_dot\(",
-        "Paddle refuses the gradient of a product of several matrices of which some are frozen (docs/defects.md)",
-    ),
-    Listed(
         "grad('s dtype and shape)? of None",
         r"(batch|instance)_norm\(|(Batch|Instance)Norm",
         "where Paddle leaves a norm's weight or bias without a gradient Torch gives one (docs/defects.md)",
@@ -492,13 +387,11 @@ def unused(counts: Mapping[str, int]) -> list[str]:
     return [entry.reason for entry in (*KNOWN, *LISTED) if not counts.get(entry.reason)]
 
 
-def unexplained(
-    lines: list[str], texts: list[str], *, exact: bool, failed: bool, changing: bool, counts: MutableMapping[str, int]
-) -> list[str]:
+def unexplained(lines: list[str], texts: list[str], *, exact: bool, changing: bool, counts: MutableMapping[str, int]) -> list[str]:
     """The differences that no entry explains; ``counts`` notes the others."""
     left = []
     for difference in texts:
-        seen = Seen(difference, lines, exact, failed, changing, tuple(texts))
+        seen = Seen(difference, lines, exact, changing, tuple(texts))
         entry = next((entry for entry in KNOWN if entry.explains(seen)), None) or listed_accusation(difference, lines)
         if entry is None:
             left.append(difference)
