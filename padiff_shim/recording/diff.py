@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ..progress import Waiting
 from ..runlog.events import IN_STEP, LOSS, NAMED
 from ..runlog.reader import lost_ranks
 from ..text import joined, many, marked, tr
-from .alignment import SUMS, Pair, align, same_elements
+from .alignment import SUMS, Pair, align, apart, same_elements
 from .call_origins import OriginFinder
 from .call_reasons import digests, momenta, updates_apart
 from .difference import (
@@ -46,6 +46,7 @@ from .tensors import WEIGHT, Tensor, is_loss, is_weight, numbered, parameter_nam
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _COMPARED = 3  # steps that tell a skipped one from accumulation
 _STEP_TENSORS = 10**6  # more than a step of fingerprints has
+_SENT = 2.0**-8  # relative: in half precision values arrive so far from what was sent
 _NORM = 1e-6  # relative: that of a step's weights in two frameworks; an update changes it more
 _FORWARD = frozenset({"op", "layer", "loss"})
 _SEQUENCES = ("op", "layer", "note", LOSS)  # kinds that are aligned in their order
@@ -132,10 +133,10 @@ def diff(
         difference.fingerprints = one_run.has_fingerprints
         take_apart([one_run], [other_run])
         compared.append(_compare(one_run, other_run, difference, tolerances))
-    _in_step(compared, difference, sent_stages({rank: next(both[0][rank].steps(), RecordedStep(0)) for rank, _ in chosen}))
-    switches = [] if first[0].framework != first[1].framework else list(candidates(*difference.headers, "", first[0].framework))
+    stages = _stages(both, chosen)
+    _in_step(compared, difference, stages)
     difference.settings.conclude()
-    difference.reason = reason_of(difference, None, switches)
+    difference.reason = _reason(both, stages, difference)
     for name, known, taken in zip("ab", both, zip(*chosen)):
         _note_ends(difference, name, [known[rank] for rank in sorted({*taken})])
         if left := [str(rank) for rank in known if rank not in taken]:
@@ -173,7 +174,8 @@ def diff_of_ranks(
     tolerances = tolerances._replace(crossing=a.framework != b.framework)
     _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference, {})
     difference.settings.conclude()
-    difference.reason = reason_of(difference, lambda row: _cause(a, b, difference, row))
+    sending = _of_sending(both, (a.layout.stages, b.layout.stages), difference)
+    difference.reason = sending or reason_of(difference, lambda row: _cause(a, b, difference, row))
     holes, difference.holes = difference.holes, []  # behind those of the recordings themselves
     for name, run, known in zip("ab", runs[0], both):
         lost = lost_ranks(run.header.get("ranks") or 1, known)
@@ -361,6 +363,49 @@ def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -
     ]
     known = RankCauses(b if turned else a, rows, _ROUNDED, crossing=a.framework != b.framework)
     return known.of(replace(row, a=row.b, b=row.a) if turned else row)
+
+
+def _stages(both: tuple[dict[int, Recorded], dict[int, Recorded]], chosen: Iterable[tuple[int, int]]) -> Mapping[int, int]:
+    """Rank -> its stage of a pipeline in both runs: what is sent may not arrive in one of them."""
+    begun = [{rank: next(run[rank].steps(), RecordedStep(0)) for rank in ranks} for run, ranks in zip(both, zip(*chosen))]
+    return max(map(sent_stages, begun), key=lambda known: max(known.values()))
+
+
+def _reason(
+    both: tuple[dict[int, Recorded], dict[int, Recorded]], stages: Mapping[int, int], difference: Difference
+) -> DifferenceReason | None:
+    """Why processes differ that are compared each with one."""
+    first = difference.first
+    if len(both[0]) != len(both[1]) and first is not None and first.apart is not None and first.apart.how == "shape":
+        text = tr("ranks of one run hold parts of what the other has: shards='auto' (--shards auto) puts them together")
+        return DifferenceReason("parts", text, {})
+    crossing = difference.frameworks[0] != difference.frameworks[1]
+    switches = [] if crossing else list(candidates(*difference.headers, "", difference.frameworks[0]))
+    return _of_sending(both, (stages, stages), difference) or reason_of(difference, None, switches)
+
+
+def _of_sending(
+    both: tuple[dict[int, Recorded], dict[int, Recorded]],
+    stages: tuple[Mapping[int, int], Mapping[int, int]],
+    difference: Difference,
+) -> DifferenceReason | None:
+    """A stage of a pipeline whose first call differs, and that receives other values than those of another stage's results."""
+    first = difference.first
+    if first is None or difference.origin is not None or first.any.kind not in _FORWARD:
+        return None
+    place = first.rank, first.any.step
+    if next(row for row in difference.rows if (row.rank, row.any.step) == place and row.any.kind in _FORWARD) is not first:
+        return None
+    for side, run, stage in zip("ab", both, stages):
+        steps = {rank: next((step for step in run[rank].steps() if step.step == place[1]), RecordedStep(0)) for rank in run}
+        own = steps.pop(first.rank, RecordedStep(0))
+        received = [data for data in own.inputs if data.tensor != WEIGHT and data.size > 1 and "float" in data.dtype]
+        sent = [tensor for step in steps.values() for tensor in step.tensors if tensor.kind in ("op", "layer")]
+        pairs = [(data, tensor) for data in received for tensor in sent if data.shape == tensor.shape]
+        if pairs and stage.get(first.rank) and all(apart(*pair).relative > _SENT for pair in pairs):
+            text = tr("rank {rank} receives in {side} other values than any that another rank has made", rank=first.rank, side=side)
+            return DifferenceReason("received", text, {"side": side, "rank": first.rank})
+    return None
 
 
 def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded], dict[int, Recorded]]) -> list[tuple[int, int]]:
@@ -581,13 +626,16 @@ def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[
     pairs: list[Pair] = []
     for kind in _SEQUENCES:
         sides = (_of(first, kind), _of(second, kind)) if kind in common else ([], [])
+        if kind == "layer":
+            pairs += _by_name(*sides, _layer_key(*sides))
+            continue
         weights = {tensor.weight for tensor in sides[0]} & {tensor.weight for tensor in sides[1]}
         for weight in weights | {""}:  # programs may go through their parameters in another order
             alike = ([tensor for tensor in side if (tensor.weight if tensor.weight in weights else "") == weight] for side in sides)
             pairs += align(*alike)
     for kind in NAMED:
         if kind in common:
-            pairs += _by_name(_of(first, kind), _of(second, kind))
+            pairs += _by_name(_of(first, kind), _of(second, kind), _parameter_key)
     return _ordered(pairs)
 
 
@@ -747,11 +795,22 @@ def _row(rank: int, a: Tensor | None, b: Tensor | None, tolerances: EqualWithin,
     return tensor_row(rank, a, b, tolerances)
 
 
-def _by_name(first: Sequence[Tensor], second: Sequence[Tensor]) -> list[Pair]:
-    """Parameters or gradients by name and step; those without a namesake by shape and values."""
-    keyed, others = (
-        numbered(side, lambda tensor: (parameter_name(tensor.name), tensor.tensor, tensor.step)) for side in (first, second)
-    )
+def _parameter_key(tensor: Tensor) -> Any:
+    return parameter_name(tensor.name), tensor.tensor, tensor.step
+
+
+def _layer_key(first: Sequence[Tensor], second: Sequence[Tensor]) -> Callable[[Tensor], Any]:
+    """What a layer's result goes by: its path, where both runs call it as often, and it is no number in a list, nor the model
+    itself, which may be others in the other run, as stages of a pipeline."""
+    counts = [Counter(tensor.layer for tensor in side) for side in (first, second)]
+    often = [path for path, count in counts[0].items() if counts[1][path] == count]
+    named = {path for path in often if path and not path.rpartition(".")[2].isdigit()}
+    return lambda tensor: (tensor.layer, tensor.size, tensor.step) if tensor.layer in named else id(tensor)
+
+
+def _by_name(first: Sequence[Tensor], second: Sequence[Tensor], key: Callable[[Tensor], Any]) -> list[Pair]:
+    """Tensors of one key; those without a namesake by shape and values."""
+    keyed, others = (numbered(side, key) for side in (first, second))
     waiting = dict(others)
     pairs: list[Pair] = [(tensor, waiting.pop(key, None)) for key, tensor in keyed]
     left = [a for a, b in pairs if a is not None and b is None]

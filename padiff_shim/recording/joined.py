@@ -177,8 +177,9 @@ class JoinedRun:
         if len(slices) == 1 and {len(group) for group in self.layout.groups} == {1}:  # slices of a layer read the same data
             (count,), ranks = slices, list(self.ranks)
             self.layout.groups = tuple(tuple(ranks[first : first + count]) for first in range(0, len(ranks), max(count, 1)))
-            data = {rank: _data(step) for rank, step in self._begun.items()}
-            self.layout.strangers = [rank for group in self.layout.groups for rank in group if data[rank] != data[group[0]]]
+        data = {rank: _data(step) for rank, step in self._begun.items()}
+        groups = self.layout.groups
+        self.layout.strangers = [rank for ranks in groups for rank in ranks if not _alike(data[rank], data[ranks[0]], split=True)]
 
     def _path(self, rank: int, path: str) -> str:
         """A layer's path, or a weight's name, in the whole model and by the other run's names."""
@@ -496,13 +497,17 @@ def _groups(steps: Mapping[int, RecordedStep], *, split: bool) -> Groups:
     for rank, step in steps.items():
         data = _data(step)
         for known, ranks in shares:
-            if data == known or (split and 2 * len(data & known) > max(len(data), len(known))):
+            if _alike(data, known, split=split):
                 ranks.append(rank)
                 break
         else:
             shares.append((data, [rank]))
     groups = tuple(tuple(ranks) for _, ranks in shares)
     return groups if len({len(group) for group in groups}) == 1 else tuple((rank,) for rank in steps)
+
+
+def _alike(data: frozenset[str], other: frozenset[str], *, split: bool) -> bool:
+    return data == other or (split and 2 * len(data & other) > max(len(data), len(other)))
 
 
 def _data(step: RecordedStep) -> frozenset[str]:

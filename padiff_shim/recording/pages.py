@@ -195,8 +195,8 @@ _TRAINED = {marked("gradients"): GRADIENTS, marked("parameters"): ("parameter",)
 
 def inputs_differ(difference: Difference, origin: TensorRow) -> str:
     """How both runs differ in what they were given: the weights at the start, or the data from a step and batch on."""
-    weights = [row for row in difference.inputs if row.any.tensor == WEIGHT]
     if origin.any.tensor == WEIGHT:
+        weights = [row for row in difference.inputs if row.any.tensor == WEIGHT]
         number = sum(row.differs for row in weights)
         return tr(
             "the weights differ from the start, {number:,} of {all:,}, the first {name}",
@@ -214,8 +214,6 @@ def inputs_differ(difference: Difference, origin: TensorRow) -> str:
         "tensor": shown(origin.any, SENTENCE),
         "reordered": tr("; the same {samples} in another order", samples=many(samples, "sample")) if samples else "",
     }
-    if weights:
-        return tr("only the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
     return tr("the inputs differ, from step {step}, batch {batch} on ({tensor}{reordered})", **words)
 
 

@@ -21,7 +21,6 @@ from .call_reasons import (
     CALLS,
     DTYPE,
     MASK,
-    OPERAND,
     digests,
     of_average,
     of_call,
@@ -201,7 +200,7 @@ def _of_row(
         text = tr("{text} (record it with parameters=True, states=True)", text=text)
         return of_constants(difference.rows) or DifferenceReason(UPDATE, text, {"step": step})
     losses = of_labels(difference.rows, first) or of_smoothing(difference.rows, first)
-    known = losses or _of_result(difference, first, rounding, single=cause is None) or known
+    known = losses or _of_result(difference, first) or known
     return known or _of_place(difference, first)
 
 
@@ -219,16 +218,15 @@ def _of_statistics(difference: Difference, first: TensorRow) -> DifferenceReason
     return DifferenceReason(ARGUMENTS, tr("{text} (Paddle's is 1 minus Torch's)", text=text), {"layer": layer}, brief)
 
 
-def _of_result(difference: Difference, first: TensorRow, rounding: Rounding, *, single: bool) -> DifferenceReason | None:
-    """The reason for what a call or a layer returns; ``single``: of one process each."""
+def _of_result(difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """The reason for what a call or a layer returns."""
     same_framework = difference.frameworks[0] == difference.frameworks[1]
     calls = _of_random(difference, first) or (_of_call(first) if same_framework else None)
-    if calls is None:
-        own = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
-        masked = own if own is not None and own.kind == MASK else None  # one that a run lacks is none of the call that adds it
-        calls = masked or of_lone_call(difference.rows, first) or _of_numbers(first, difference) or own
-    # What one of several ranks reads is a part of it.
-    return calls if calls is not None or not single or not same_framework or rounding.incoming else _of_operands(first)
+    if calls is not None:
+        return calls
+    own = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
+    masked = own if own is not None and own.kind == MASK else None  # one that a run lacks is none of the call that adds it
+    return masked or of_lone_call(difference.rows, first) or _of_numbers(first, difference) or own
 
 
 def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -253,17 +251,15 @@ def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
     """Between which layers' results a difference begins: the calls there were not recorded."""
     rows = [row for row in difference.compared if (row.rank, row.any.step, row.any.kind) == (first.rank, first.any.step, "layer")]
     before = [row.any.layer or row.any.name for row in rows if row.any.index < first.any.index]
-    numbers = {"behind": before[-1] if before else "", "layer": first.any.layer or first.any.name, "step": first.any.step}
-    behind, layer = shown(numbers["behind"]) or tr("the model's input"), shown(numbers["layer"]) or tr("loss")
-    received = (row for row in difference.inputs if (row.rank, row.any.step) == (first.rank, first.any.step) and row.differs)
-    sender = next((row for row in map(difference.sender, received) if row is not None), None)
-    if sender is not None and not before:
-        behind = tr("{layer} of rank {rank}", layer=shown(sender.any.layer or sender.any.name), rank=sender.rank)
+    last, here = before[-1] if before else "", first.any.layer or first.any.name
+    behind, layer = shown(last) or tr("the model's input"), shown(here) or tr("loss")
     words = {"behind": behind, "layer": layer, "step": first.any.step}
     text = tr("{behind} is the same, {layer} is not: it, or a call between them, computes something else", **words)
+    around, _, own = last.rpartition(".")
+    words["behind"] = shown(own) if around and here.startswith(f"{around}.") else behind
     brief = tr("it begins between {behind} and {layer}: record both with --around {step}", **words)
     text = tr("{text}: calls are not recorded (record both with --around {step})", text=text, step=first.any.step)
-    return DifferenceReason(first.any.kind, text, numbers, brief)
+    return DifferenceReason(first.any.kind, text, {"behind": last, "layer": here, "step": first.any.step}, brief)
 
 
 def _of_inputs(difference: Difference) -> DifferenceReason | None:
@@ -393,18 +389,6 @@ def _of_call(first: TensorRow) -> DifferenceReason | None:
         words = [tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(a), b=shown(b)) for name, a, b in arguments]
         return DifferenceReason(ARGUMENTS, joined("; ", words), {name: [a, b] for name, a, b in arguments})
     return None
-
-
-def _of_operands(first: TensorRow) -> DifferenceReason | None:
-    """A call whose operand differs though nothing differs before it."""
-    if first.a is None or first.b is None or first.a.reads is None or first.b.reads is None:
-        return None
-    operands = zip(first.a.reads.operands, first.b.reads.operands)
-    names = [one_side.name for one_side, other in operands if one_side.digest != other.digest]
-    if not names:
-        return None
-    text = tr("its operand {names} differs, nothing before it does", names=", ".join(map(shown, names)))
-    return DifferenceReason(OPERAND, text, {"operands": names})
 
 
 def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | None:

@@ -219,10 +219,10 @@ class Stage(paddle.nn.Layer):
         return x
 
 
-def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, scale=1.0, **options):
+def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, scale=1.0, lost=1.0, **options):
     """Two stages that call their layers for all micro-batches before the first backward, played one after the other.
 
-    ``scale``: by which the first multiplies what it sends.
+    ``scale``: by which the first multiplies what it sends; ``lost``: by which it is multiplied on its way.
     """
 
     def to_send(x):
@@ -246,6 +246,7 @@ def staged(folder, weights, data, monkeypatch, wrong=False, cut=1, scale=1.0, **
                     paddle.autograd.backward([result], [gradient])
             else:
                 for x in sent:
+                    x = x if lost == 1 else paddle.to_tensor(x.numpy() * np.float32(lost))
                     (stage(x) ** 2).mean().backward()
             optimizer.step()
     as_rank(monkeypatch, 0, 1)
@@ -270,6 +271,9 @@ def test_stages_with_micro_batches_pair_each_call_and_find_the_stage(tmp_path, m
     staged(tmp_path / "scaled", weights, data, monkeypatch, scale=1.01)
     scaled = padiff_shim.diff(tmp_path / "scaled", tmp_path / "whole", shards="auto", rtol=1e-5)
     assert (scaled.first.rank, scaled.reason.kind, scaled.reason.numbers["call"]) == (1, "calls", "multiply"), scaled.answer
+    staged(tmp_path / "lost", weights, data, monkeypatch, lost=1.01)
+    lost = padiff_shim.diff(tmp_path / "lost", tmp_path / "whole", shards="auto", rtol=1e-5)
+    assert (lost.reason.kind, lost.reason.numbers) == ("received", {"side": "a", "rank": 1}), lost.answer
 
 
 @pytest.mark.parametrize("options", [{"gradients": True, "parameters": True}, {"values": "fingerprint"}])
@@ -283,6 +287,7 @@ def test_pipelines_on_both_sides(options, tmp_path, monkeypatch):
     staged(tmp_path / "small", weights, data.reshape(4, 2, 4), monkeypatch, **options)
     staged(tmp_path / "wrong", weights, data, monkeypatch, wrong=True, **options)
     staged(tmp_path / "scaled", weights, data, monkeypatch, scale=1.01, **options)
+    staged(tmp_path / "lost", weights, data, monkeypatch, lost=1.01, **options)
     for shards in (None, "auto"):
         same = padiff_shim.diff(tmp_path / "one", tmp_path / "again", shards=shards)
         assert same, same.answer
@@ -290,9 +295,10 @@ def test_pipelines_on_both_sides(options, tmp_path, monkeypatch):
         wrong = padiff_shim.diff(tmp_path / "wrong", tmp_path / "one", shards=shards)
         assert (wrong.origin, wrong.first.rank, wrong.first.any.layer) == (None, 0, "layers.0"), wrong.answer
         scaled = padiff_shim.diff(tmp_path / "scaled", tmp_path / "one", shards=shards)
-        first = (1, "layers.0.up") if "values" in options else (0, "")  # of fingerprints what is sent is no layer's result
-        assert (scaled.origin, scaled.first.rank, scaled.first.any.layer) == (None, *first), scaled.answer
-        assert scaled.reason.kind in ("calls", "layer"), scaled.answer
+        assert (scaled.origin, scaled.first.rank, scaled.first.any.layer) == (None, 0, ""), scaled.answer
+        assert scaled.reason.kind in ("calls", "loss"), scaled.answer
+    lost = padiff_shim.diff(tmp_path / "lost", tmp_path / "one")
+    assert (lost.reason.kind, lost.reason.numbers) == ("received", {"side": "a", "rank": 1}), lost.answer
     other = padiff_shim.diff(tmp_path / "other", tmp_path / "one", shards="auto")
     assert other, other.answer
     small = padiff_shim.diff(tmp_path / "small", tmp_path / "one", rtol=1e-5)
