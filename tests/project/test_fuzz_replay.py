@@ -131,3 +131,9 @@ def test_a_result_that_lies_strided_in_torch_alone_can_be_viewed():
 @pytest.mark.parametrize("write", ["t2[0] = t1[1]", "t2[:] = t1 * 2.0", "t2.add_(t1 * 2.0)"])
 def test_a_tensor_that_was_stopped_is_written_with_what_wants_a_gradient(write):
     assert unlike_torch("t2.stop_gradient = True", write, "(t2 * t2).sum().backward()") == []
+
+
+@pytest.mark.parametrize("how", ["", ", keepdim=True", ", axis=0"])
+def test_which_zero_is_the_largest_is_as_in_torch(how):
+    lines = "t3 = make([3, 1], 'float32', 1, False)", "t4 = F.layer_norm(t3, 1)", "t4.multiply_(t3)", f"t5 = paddle.max(t4{how})"
+    assert unlike_torch(*lines) == []

@@ -71,7 +71,9 @@ def _reduction(function: Callable[..., torch.Tensor]) -> Callable[..., Value]:
 
 
 def _largest(x: torch.Tensor, dim: Any = (), keepdim: bool = False) -> torch.Tensor:
-    return torch.amax(x, dim, keepdim).clone()  # Torch's backward reads what it found; ours goes on where that is written
+    of_all = (dim == () or x.ndim < 2) and not keepdim
+    largest = torch.max(x) if of_all else torch.amax(x, dim, keepdim)
+    return largest.clone()  # Torch's backward reads what it found; ours goes on where that is written
 
 
 def _total(x: torch.Tensor, keepdim: bool, **axis: int) -> torch.Tensor:
