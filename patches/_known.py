@@ -110,7 +110,7 @@ QUIRKS = (
         "number added to a norm",
         "p_norm vector_norm frobenius_norm dist normalize pdist cdist weight_norm norm_except_dim",
         _ANY,
-        _also("norm+number", "squares+1e-12"),
+        _also("norm+number", "squares+1e-12", "1/p->float32+norm+number"),
     ).because(
         "Paddle's gradients of norms divide by norm^(p - 1) plus a number: 1e-12, of normalize its epsilon; norm_except_dim "
         "adds it to the sum of squares"
