@@ -19,7 +19,7 @@ from ..frameworks.memory import TENSOR_TYPES, to_torch
 from .arguments import ApiCall, as_read, shown, value_of
 from .bits.source import PortNames, aliases
 from .bits.spelling import replay
-from .bits.words import UNTRANSLATED, CallWords, Untranslatable, literal
+from .bits.words import CallWords, Untranslatable, literal
 from .causes import CallDifference
 from .expressions import Rewrite, ValueSource, argument_node, argument_source, both, names_in, source_of_value
 from .findings import Cause
@@ -115,7 +115,7 @@ class PortWords(CallWords):
         if own is not None:
             yield from _of_own(own, value)
         if is_constant(value) and value.tensor.numel() == math.prod(shape):
-            with contextlib.suppress(*UNTRANSLATED):
+            with contextlib.suppress(Untranslatable):
                 yield literal(_narrow(value.tensor).reshape(shape))
 
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
@@ -149,7 +149,7 @@ class PortWords(CallWords):
         draws = next((maker for operand in call.operands if (maker := _draws(operand.value)) is not None), None)
         if call.name == "mul" and draws is not None:
             operand = next(operand for operand in call.operands if _draws(operand.value) is None)
-            with contextlib.suppress(*UNTRANSLATED):
+            with contextlib.suppress(Untranslatable):
                 text = self._operand(call, operand)
                 yield f"F.dropout({text}, {shown(as_read(1 - draws.attributes['p']))}, training=self.training)"
         for name, (_, tensor) in self._held.items() if call.name in _NOISE else ():

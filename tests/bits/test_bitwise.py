@@ -210,6 +210,7 @@ def test_an_origin_without_a_change_says_so():
         pytest.skip("this machine's processor has no fused multiply-add")
     (origin,) = answer.origins
     assert not origin.change
+    assert origin.reason
 
 
 def test_a_weight_without_axes_gets_other_numbers_as_all_do():

@@ -1077,10 +1077,12 @@ import paddle.nn as nn
 class Port(nn.Layer):
     def __init__(self):
         super().__init__()
-        self.head = nn.Sequential(nn.Conv2D(24, 10, 1))
+        self.head = nn.Sequential({layers})
+        self.eval()
 
     def forward(self, x):
-        return self.head({read})[:, :, 0, 0]
+        x = {read}
+        return self.head(x)[:, :, 0, 0]
 """
 
 
@@ -1088,15 +1090,24 @@ class Headed(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.head = torch.nn.Linear(24, 10)
+        self.eval()
 
     def forward(self, x):
         return self.head(x)
 
 
-@pytest.mark.parametrize("read", ["x[:, :, None, None]", "(x[:, :, None, None] + 0.0)"])
-def test_a_product_where_the_port_has_kernels_of_one(tmp_path, read):
-    answer, behind = ask(tmp_path, "", Headed, port=KERNELS_OF_ONE.replace("{read}", read))
+@pytest.mark.parametrize(
+    ("read", "before"),
+    [
+        ("x[:, :, None, None]", ""),
+        pytest.param("x[:, :, None, None] + 0.0", "nn.Dropout(0.1), ", marks=pytest.mark.slow),  # the line keeps the dropout
+    ],
+)
+def test_a_product_where_the_port_has_kernels_of_one(tmp_path, read, before):
+    port = KERNELS_OF_ONE.replace("{read}", read).replace("{layers}", f"{before}nn.Conv2D(24, 10, 1)")
+    answer, behind = ask(tmp_path, "", Headed, port=port)
     assert answer.mended, str(answer)
     (origin,) = answer.origins
     assert "linear(" in origin.patch.after
+    assert ("self.head(x)" in origin.patch.after) is bool(before)
     assert behind.identical, str(behind)

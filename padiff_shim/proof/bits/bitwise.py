@@ -254,6 +254,7 @@ def _origin(search: OriginSearch, origin: Origin, contribution: float | None) ->
         torch_operands=layouts(original),
         paddle_operands=layouts(port),
         change=change.spelling if change else "",
+        reason="" if change else origin.reason,
         contribution=contribution,
     )
 

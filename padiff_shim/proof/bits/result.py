@@ -40,7 +40,7 @@ class BitOrigin:
         ulp: the largest difference, in units in the last place of the tensor's largest element.
         share: of the elements that differ, from 0 to 1.
         torch_operands, paddle_operands: what both calls are given.
-        change: the spelling of the original in Paddle's words, tried; "" if none is known.
+        change: the spelling of the original in Paddle's words, tried; "" if none is known. ``reason``: then why.
         patch: the same in the port's own names; None where they do not say it.
         contribution: the share of the final difference that it explains; None if that was not measured.
         names: where there is no patch: what the names of the change stand for.
@@ -58,6 +58,7 @@ class BitOrigin:
     torch_operands: tuple[OperandLayout, ...] = ()
     paddle_operands: tuple[OperandLayout, ...] = ()
     change: str = ""
+    reason: str = ""
     patch: Patch | None = None
     contribution: float | None = None
     names: tuple[tuple[str, str], ...] = ()
@@ -276,7 +277,7 @@ def _details(origin: BitOrigin) -> Iterator[tuple[str, str]]:
     if origin.contribution is not None:
         yield tr("share"), tr("{share:.1%} of the final difference", share=origin.contribution)
     if not origin.change:
-        yield tr("change"), tr("none of the spellings that were tried gives the original's bits")
+        yield tr("change"), tr("none is known: {reason}", reason=origin.reason or tr("nothing was tried"))
     elif origin.patch is None:
         yield from ((tr("write"), _shortened(line)) for line in origin.change.splitlines())
         yield from ((tr("where"), tr("{name} is {what}", name=name, what=what)) for name, what in origin.names)

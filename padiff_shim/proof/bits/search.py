@@ -7,7 +7,7 @@ import functools
 import linecache
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import torch
 from ...frameworks.weight_copies import same_tensor_bits
 from ...measure.bits import same_bits
 from ...proof import agreement
-from ...text import tr
+from ...text import many, tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
 from ..expressions import Rewrite
@@ -47,6 +47,7 @@ class Origin:
         change: what mends it; None if nothing does that was tried.
         laid: the change gives an operand another layout; its calls stand elsewhere.
         ends: the gradients that differ by it, where no value of the port shows that.
+        reason: why no change is known, of one without.
     """
 
     groups: list[OriginGroup] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Origin:
     change: AnyChange | None = None
     laid: bool = False
     ends: set[str] = field(default_factory=set)
+    reason: str = ""
     formulation: Formulation | None = None  # what is known of its calls, where no other spelling mends it
 
     def at(self, numbers: set[int]) -> list[OriginGroup]:
@@ -365,9 +367,11 @@ class OriginSearch:
         return followed.within or []
 
     def lines(self, change: AnyChange, taken: set[str]) -> Rewrite | None:
-        """The lines to write for a change, where its calls stand, or before the call of a library's layer that makes them."""
-        rewrite = change.patch(self.calls, self.places, again=bool(self.steps), taken=taken)
-        number = min(change.calls, default=None)
+        """The lines to write for a change, where its calls stand, or before the call of a library's layer that makes others."""
+        number, ops = min(change.calls, default=None), {self.calls[each].op for each in change.calls}
+        extent = () if number is None or self.steps else self.places[number].extent
+        besides = {call.op for call, place in zip(self.calls, self.places) if extent and place.extent == extent} - ops
+        rewrite = None if besides else change.patch(self.calls, self.places, again=bool(self.steps), taken=taken)
         if rewrite is not None or number is None or self.steps:
             return rewrite
         places = [replace(place, span=within) for place, within in zip(self.places, self._in_layers)]
@@ -434,6 +438,17 @@ class OriginSearch:
                 if self._mends(change, origin):
                     origin.change = change
                     break
+            candidates = [candidate for candidates in groups[id(origin)] for candidate in candidates]
+            origin.reason = self._why_none(candidates, {text for each in candidates for text in viable(each)})
+
+    def _why_none(self, candidates: Sequence[Candidate], giving: Set[str]) -> str:
+        """Why none of some candidates is the change of an origin; ``giving``: those that give the bits of its results."""
+        if giving:
+            return tr("{these} give the bits of its results, but change others", these=many(len(giving), "spelling"))
+        if candidates:
+            tried = {text for candidate in candidates for text in candidate.formulation.spellings}
+            return tr("of {these} of the original's calls none gives its bits", these=many(len(tried), "spelling"))
+        return tr("the original calls {call}, for which no words of Paddle's are known here", call=self._translator.untold)
 
     def _mends(self, change: AnyChange, origin: Origin) -> bool:
         """Whether an origin's results are the original's with a change, and all others what they were."""

@@ -292,10 +292,12 @@ def in_layer(rewrite: Rewrite, within: Span, span: Span) -> Rewrite | None:
     if not isinstance(expression, ast.Call) or statement is None or patch is None or not source.is_alone(statement):
         return None
     tree = ast.parse(patch.apply("".join(_source(within.file).lines)))
-    line = within.code.co_firstlineno
-    method = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.lineno == line), None)
+    line = within.code.co_firstlineno  # of its first decorator, if it has one
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    method = next((node for node in methods if line in (node.lineno, *(each.lineno for each in node.decorator_list))), None)
     if method is None:
         return None
+    method.decorator_list.clear()
     arguments = [*method.args.posonlyargs, *method.args.args, *method.args.kwonlyargs]
     for argument in arguments:
         argument.annotation = None

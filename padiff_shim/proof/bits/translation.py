@@ -17,7 +17,7 @@ from .changes import Candidate
 from .following import LinkedCapture, as_side, call_number
 from .formulation import Formulation
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
-from .words import DTYPES, PRODUCTS, UNTRANSLATED, CallWords, Untranslatable, literal
+from .words import DTYPES, PRODUCTS, CallWords, Untranslatable, literal
 
 _DECIMAL = r"(?<![\w.])\d+ \*\* -0\.5|(?<![\w.])\d+\.\d*(?:e[-+]?\d+)?|(?<![\w.])\d+e[-+]?\d+"
 _ALIKE = 1 / 16  # of the largest element: what two runs in 16 bits have apart
@@ -44,6 +44,7 @@ class Translator(CallWords):
         self._as_made = False  # products have the axes that Paddle's have
         self._parts: set[str] = set()  # of a call's text: those of the calls before it
         self._late: set[ValueId] = set()  # what is made where the text stands, and later
+        self._read_there: set[ValueId] = set()  # by the port's calls whose place it takes
         self._whole: list[tuple[ValueId, torch.Tensor]] = []
         self._by_memory: dict[int, list[tuple[ValueId, torch.Tensor]]] = {}
         for tensor in recorder.held():
@@ -70,9 +71,9 @@ class Translator(CallWords):
         if last is not None:  # without the mask of zeros that it adds, if it does
             idle = (operand.value.node for operand in last.operands if torch.equal(operand.tensor, last.result.tensor))
             last = next((call for call in idle if call in groups[0].original), last)
-        self._names: dict[str, ValueId] = {}
-        self._numbers: dict[float, str] = {}
+        self._names, self._numbers, self.untold = dict[str, ValueId](), dict[float, str](), ""
         self._late = {value for call in self._recorder.calls[number:] for value in call.outputs}
+        self._read_there = {held for each in (*numbers, number) for _, held in self._recorder.calls[each].inputs}
         value, side = result
         texts: list[str] = []
         if last is None:  # a constant that the original has, and the port makes
@@ -125,7 +126,7 @@ class Translator(CallWords):
     def constant(self, call: TraceCall) -> str:
         """A call that depends on no value of the port's, as an expression; "" where it has no words."""
         self._names, self._texts_of, self._as_made = {}, {}, False
-        with contextlib.suppress(*UNTRANSLATED):
+        with contextlib.suppress(Untranslatable):
             text = self._written(call)
             return "" if self._names else text
         return ""
@@ -186,6 +187,9 @@ class Translator(CallWords):
                 raise Untranslatable(partner.label)
             return self._weight(self._named(known), as_side(self._parameters[partner.label]), operand.tensor)
         sides, size = self._sides(partner.tensor.data_ptr()), operand.value.count  # a part of a tensor begins elsewhere
+        copies = ((value, as_side(self._recorder.memory(value))) for value in self._read_there)  # of what is equal, as of a dropout
+        flat = partner.tensor.reshape(-1)
+        sides[:0] = [pair for pair in copies if pair[1].numel() == len(flat) and torch.equal(pair[1].reshape(-1), flat)]
         if operand.tensor.numel() > size and (repeated := list(self._alike(operand.tensor))):
             sides, size = repeated, operand.tensor.numel()
         more_rows = partner.count > operand.value.count  # a table for each row of a batch, which the original has once
@@ -229,8 +233,8 @@ class Translator(CallWords):
         return partner is not None and partner.label in self._parameters
 
     def _sides(self, *places: int) -> list[tuple[ValueId, torch.Tensor]]:
-        """The port's values at some places in memory that are there before what a text makes."""
-        return [pair for place in places for pair in self._by_memory.get(place, ()) if pair[0] not in self._late]
+        """The port's values at some places in memory that are there before what a text makes, the nearest first."""
+        return [pair for place in places for pair in reversed(self._by_memory.get(place, ())) if pair[0] not in self._late]
 
     @staticmethod
     def _weight(name: str, held: torch.Tensor, wanted: torch.Tensor) -> str:

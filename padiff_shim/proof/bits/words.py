@@ -26,9 +26,6 @@ class Untranslatable(Exception):
     """A call that has no words here."""
 
 
-UNTRANSLATED = Untranslatable, KeyError, IndexError, TypeError
-
-
 def _binary(sign: str) -> Callable[[list[str], Mapping[str, Any]], str]:
     def write(operands: list[str], attributes: Mapping[str, Any]) -> str:
         if attributes.get("alpha", 1) != 1 or attributes.get("rounding_mode"):
@@ -148,6 +145,7 @@ class CallWords:
     def __init__(self, labels: Set[str] = frozenset()) -> None:
         self._labels = labels
         self._texts_of: dict[TraceCall, str] = {}
+        self.untold = ""  # the first of what has no words here
 
     def _operand(self, call: TraceCall, operand: TraceOperand) -> str:
         """An operand of a call: a value of the port's, or an expression of values."""
@@ -159,18 +157,16 @@ class CallWords:
 
     def _texts(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression, in each way in which the table of ops has words for it and those before it."""
-        for phrase in phrases(call):
-            match = phrase.matched(call)
-            with contextlib.suppress(*UNTRANSLATED):
-                if match is not None and len(phrase.kernels) > 1:
-                    yield self._phrased(match)
-        with contextlib.suppress(*UNTRANSLATED):
-            yield self._signed(call)
-        for phrase in phrases(call):
-            match = phrase.matched(call)
-            with contextlib.suppress(*UNTRANSLATED):
-                if match is not None and len(phrase.kernels) == 1:
-                    yield self._phrased(match)
+        matches = [match for phrase in phrases(call) if (match := phrase.matched(call)) is not None]
+        several = [functools.partial(self._phrased, match) for match in matches if len(match.phrase.kernels) > 1]
+        single = [functools.partial(self._phrased, match) for match in matches if len(match.phrase.kernels) == 1]
+        for write in (*several, functools.partial(self._signed, call), *single):
+            try:
+                yield write()
+            except Untranslatable as error:
+                self.untold = self.untold or str(error)
+            except (KeyError, IndexError, TypeError):  # of arguments that its words do not foresee
+                self.untold = self.untold or call.name
 
     def _written(self, call: TraceCall) -> str:
         """The first of these."""
