@@ -368,15 +368,22 @@ class OriginSearch:
 
     def lines(self, change: AnyChange, taken: set[str]) -> Rewrite | None:
         """The lines to write for a change, where its calls stand, or before the call of a library's layer that makes others."""
-        number, ops = min(change.calls, default=None), {self.calls[each].op for each in change.calls}
-        extent = () if number is None or self.steps else self.places[number].extent
-        besides = {call.op for call, place in zip(self.calls, self.places) if extent and place.extent == extent} - ops
-        rewrite = None if besides else change.patch(self.calls, self.places, again=bool(self.steps), taken=taken)
+        number = min(change.calls, default=None)
+        rewrite = None
+        if number is None or self.steps or not self._is_beside_others(number):
+            rewrite = change.patch(self.calls, self.places, again=bool(self.steps), taken=taken)
         if rewrite is not None or number is None or self.steps:
             return rewrite
         places = [replace(place, span=within) for place, within in zip(self.places, self._in_layers)]
         within, span, rewrite = places[number].span, self.places[number].span, change.patch(self.calls, places, taken=taken)
         return None if within is None or span is None or rewrite is None else in_layer(rewrite, within, span)
+
+    def _is_beside_others(self, number: int) -> bool:
+        """Whether the port calls several layers of a library's as one, of which one makes a call."""
+        own = self.places[number]
+        layers = {place.layer for place in self.places if place.extent and place.extent == own.extent} - {own.layer}
+        parent = own.layer.rpartition(".")[0]
+        return parent in {layer.rpartition(".")[0] for layer in layers} and self._in_layers[number] is not None
 
     def _try_layouts(self) -> None:
         """Where operands lie otherwise in memory: try the lines that lay them out, those that only move elements first.
