@@ -34,15 +34,7 @@ class Difference(NamedTuple):
     @property
     def origins(self) -> list[str]:
         """The lines that made the variable that differs, and what it was made of."""
-        return self.traced(self.made)
-
-    def origins_of(self, name: str) -> list[str]:
-        """The lines that made a variable, and what it was made of."""
-        return self.traced(self.maker(name))
-
-    def traced(self, made: str) -> list[str]:
-        """A line, and those that made what it uses."""
-        lines = [made]
+        lines = [self.made]
         for line in lines:
             lines += [more for name in re.findall(r"\bt\d+\b", line) if (more := self.maker(name)) not in (*lines, "")]
         return lines
