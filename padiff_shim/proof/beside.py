@@ -90,7 +90,7 @@ def _of_functions(
     file: str, own: ast.FunctionDef, other: ast.FunctionDef, sides: tuple[_Side, _Side], lines: Sequence[int]
 ) -> Iterator[Otherwise]:
     """What one function has otherwise than another; ``lines``: whose statements come first."""
-    statements = list(_paired(_statements(own), _statements(other)))
+    statements = _paired(_statements(own), _statements(other))
     statements.sort(key=lambda pair: not any(pair[0].lineno <= line <= (pair[0].end_lineno or 0) for line in lines))
     both = [list(_parts(a, b, *sides)) for a, b in statements]
     known = _read(own) | {each.arg for each in own.args.args}
@@ -202,15 +202,22 @@ def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
     return [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
 
 
-def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> list[tuple[ast.stmt, ast.stmt]]:
     """The statements that stand for one another, for they give the same names; those of a kind between such, if as many."""
     names, expected = ([_gives(node) for node in nodes] for nodes in (own, other))
     matcher = difflib.SequenceMatcher(None, names, expected, autojunk=False)
+    pairs = list[tuple[ast.stmt, ast.stmt]]()
     for _, begin, end, first, last in matcher.get_opcodes():
         for kind in dict.fromkeys(_gives(node)[0] for node in own[begin:end]):
             alike = [[node for node in nodes if _gives(node)[0] == kind] for nodes in (own[begin:end], other[first:last])]
             if len(alike[0]) == len(alike[1]):
-                yield from zip(*alike)
+                pairs += zip(*alike)
+    left = [[node for node in nodes if not any(node in pair for pair in pairs)] for nodes in (own, other)]
+    for name in dict.fromkeys(map(_gives, left[0])):  # in another branch, or another order
+        alike = [[node for node in nodes if _gives(node) == name] for nodes in left]
+        if len(alike[0]) == len(alike[1]):
+            pairs += zip(*alike)
+    return pairs
 
 
 def _gives(statement: ast.stmt) -> tuple[str, ...]:

@@ -412,12 +412,15 @@ def _of_a_library(made: type) -> bool:
 def _assignment(function: FunctionType, attribute: str, made: type, *, alone: bool) -> int:
     """The line that makes the layer which a method sets as ``self.attribute`` (``alone``), or a layer of that one; 0: none.
 
-    It is that of the only call of the class in what is assigned; where none is, because a function makes the layer, of the only one
-    in the file. Else it is the assignment (``norm_layer(dim)``), if that may make the layer.
+    It is that of the only call of the class in what is assigned; where none is, of the only one in the function that is called
+    there, or in the file. Else it is the assignment (``norm_layer(dim)``), if that may make the layer.
     """
+    file = inspect.unwrap(function).__code__.co_filename
     for value in _values_of(nodes_of_function(function), attribute):
         own = _calls(ast.walk(value), function, made)
-        calls = own or _calls(nodes_of(inspect.unwrap(function).__code__.co_filename), function, made)
+        maker = function.__globals__.get(getattr(getattr(value, "func", None), "id", ""))
+        here = inspect.isfunction(maker) and maker.__code__.co_filename == file
+        calls = own or _calls(nodes_of_function(maker) if maker and here else nodes_of(file), function, made)
         return calls[0].lineno if len(calls) == 1 else value.lineno if own or alone else 0
     return 0
 

@@ -64,7 +64,7 @@ class Nested(paddle.nn.Layer):
 
 
 def activation():
-    return paddle.nn.Sequential(paddle.nn.Hardswish())
+    return paddle.nn.Sequential(paddle.nn.Hardswish(), paddle.nn.LayerNorm(6))
 
 
 Norm = paddle.nn.BatchNorm1D
@@ -121,12 +121,11 @@ def test_constructors():
     }
     layers = dict(Made().named_sublayers(include_self=True))
     sources = {path: fix.source for path in layers if (fix := constructor(path, layers))}
-    hardswish = "return paddle.nn.Sequential(paddle.nn.Hardswish())"
+    within = "return paddle.nn.Sequential(paddle.nn.Hardswish(), paddle.nn.LayerNorm(6))"
     assert sources == {
-        "act": "self.act = activation()",
-        "act.0": hardswish,
+        **dict.fromkeys(("act", "act.0", "act.1"), within),  # of several LayerNorms of the file that which the function makes
         "norm": "self.norm = Norm(6)",
-        "linear.act.0": hardswish,
+        "linear.act.0": within,
         "linear": "self.linear = self.projection()",  # Linear is made at several lines
     }
 
