@@ -422,6 +422,8 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
             texts = {side: f"{shown(way.source.name)}{way.words()}" for side, way in (("a", a), ("b", b))}
             return DifferenceReason(OPERAND, tr("{name} is {a} in a, {b} in b", name=shown(name), **texts), texts)
         numbers: dict[str, Any] = {"a": a.words(), "b": b.words()}
+        if numbers["a"] == numbers["b"]:
+            continue
         texts = {side: word.lstrip(".") or tr("as it lies") for side, word in numbers.items()}
         text = tr("{name}, of {row}, is {a} in a, {b} in b", name=shown(name), row=makers[0].any.sentence(brief=True), **texts)
         numbers["write"] = to_write(b, a.values) if _is_port(b.source, a.source) else to_write(a, b.values)
@@ -531,7 +533,7 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
     ]
     floats = [{name: value for name, value in side.items() if "." in value or "e-" in value} for side in alone]
     alone = floats if all(floats) else alone
-    if not any(alone):
+    if not all(alone):  # what one framework names alone is its default
         return None, False
     if all(len(side) == 1 for side in alone):
         ((name, value),), ((other, others_value),) = (list(side.items()) for side in alone)

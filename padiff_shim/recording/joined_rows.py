@@ -365,7 +365,10 @@ class WholeResults:
             return True
         if _of_backward(row) or self._of_gradients(row):
             return self._all_equal(IN_STEP)
-        if not (split and tensor.kind in ("op", "layer")) and not (self._crossing and tensor.kind == "op"):
+        inside = (
+            self._crossing and tensor.kind == "op" and bool(tensor.layer)
+        )  # else a call of the program, before or behind the model
+        if not (split and tensor.kind in ("op", "layer")) and not inside:
             return False
         if split and self._read_whole(row):
             return True

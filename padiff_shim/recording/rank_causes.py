@@ -253,7 +253,8 @@ class RankCauses:
         if (cause := self._of_combined(row)) is not None:
             return cause
         others = (self._of_combined(other) for other in self._rows if other.differs and other.any.kind == row.any.kind)
-        return next((cause for cause in others if cause is not None and cause.kind == BACKWARD), None) or self._of_part(row)
+        kinds = (BACKWARD,) if self._parts(row) is not None else (BACKWARD, SHARES, SCALE)  # of a fingerprint that lies transposed
+        return next((cause for cause in others if cause is not None and cause.kind in kinds), None) or self._of_part(row)
 
     def _of_combined(self, row: TensorRow) -> DifferenceReason | None:
         """The same of this row alone."""
