@@ -66,6 +66,7 @@ def alone(pair: Pair, dtype: str, folder: Path | None) -> None:
             "what": str(origin),
             "where": f"{shortened(origin.paddle.file)}:{origin.paddle.line}" if origin.paddle else "",
             "change": origin.change,
+            "reason": origin.reason,
             "written": origin.patch is not None,
         }
         for origin in bits.origins
@@ -204,7 +205,7 @@ def left_over(answer: dict[str, Any]) -> str:
 def why_left(origin: dict[str, Any]) -> str:
     """Why there are no lines for an origin."""
     if not origin["change"]:
-        return "no change known"
+        return f"no change known: {origin['reason']}"
     if "table that was there before" in origin["what"]:
         return "reads a table that the constructors make by other means, of too many numbers for a line"
     return "the change is no line of this file"

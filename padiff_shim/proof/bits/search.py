@@ -455,7 +455,9 @@ class OriginSearch:
         if candidates:
             tried = {text for candidate in candidates for text in candidate.formulation.spellings}
             return tr("of {these} of the original's calls none gives its bits", these=many(len(tried), "spelling"))
-        return tr("the original calls {call}, for which no words of Paddle's are known here", call=self._translator.untold)
+        if self._translator.untold:
+            return tr("the original calls {call}, for which no words of Paddle's are known here", call=self._translator.untold)
+        return tr("nothing that the original's calls there make is a value of the port's")
 
     def _mends(self, change: AnyChange, origin: Origin) -> bool:
         """Whether an origin's results are the original's with a change, and all others what they were."""
