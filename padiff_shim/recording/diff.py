@@ -82,7 +82,8 @@ def diff(
             of parameters and notes, and with layers' paths. What no pattern names is put together by the program's marks and by
             shapes.
         names: with ``shards=``: pattern of a path or name in a -> that in b, as ``{"blocks.*.up.l": "blocks.*.up"}``; it holds for
-            what lies below, too. Names that differ by one layer around a weight's need no entry.
+            what lies below, too. Names that differ by one layer around a weight's, or by the outermost layer's as ``llama`` and
+            ``model``, need no entry.
         equal: a comparator of your own, as of :func:`padiff_shim.difference`: asked about each pair of tensors that differs and
             whose values both recordings hold, before the tolerances.
 
