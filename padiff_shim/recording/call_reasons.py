@@ -290,7 +290,8 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
 def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason | None:
     """By how much the losses smooth their labels; where one is composed of several calls, by what it is of the other's logits."""
     step = [row for row in rows if row.any.step == first.any.step]
-    for place, row in enumerate(step):
+    until = next((place for place, row in enumerate(step) if row is first), len(step))
+    for place, row in enumerate(step[: until + 1]):  # a loss behind what differs first tells nothing
         shares = [_smoothing(side) for side in (row.a, row.b)]
         losses = [_float(side) for side in (row.a, row.b) if side is not None and side.size == 1]
         if shares == [None, None] or len(losses) < 2 or losses[0] is None or losses[1] is None:
