@@ -739,13 +739,7 @@ def explain(
     aligned = align(matching, original[:WINDOW], port[:WINDOW])
     pairs = _with_unseen(matching, _from_the_first(matching, aligned, original, port), port)
     cause, text, pair = _cause(matching, pairs)
-    if cause in WRITTEN_OTHERWISE and (laid_otherwise := _laid_otherwise(matching, pairs)) is not None:
-        return laid_otherwise
     mend = mend_for(matching, pairs)
-    instead = _in_place_of(matching, aligned, pairs[0]) if cause in (Cause.MISSING, Cause.EXTRA) else None
-    if instead is not None:
-        text = tr("{port} in place of {original}", port=instead[1], original=instead[0])
-        cause, pair, mend = Cause.OTHER_OP, CallPair(*instead), (instead[1], [instead[0].result.tensor])
     if cause is Cause.CONSTANT and (ended := _ended(pair)) is not None:
         text = tr("what is computed here has no gradient (a step, a comparison); in the original a gradient goes past it")
         return CallDifference(Cause.GRAPH_ENDS, text, pair.original, ended, mend)
@@ -757,47 +751,6 @@ def explain(
     arranged, pair = _arranged_behind(matching, pair) if cause is Cause.ORDER else (None, pair)
     sites = _sites(matching, cause, pair, arranged)
     return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, arranged=arranged)
-
-
-_DISTINCT = 8  # elements that no two values have by chance, as masks do
-
-
-def _laid_otherwise(matching: Matching, pairs: Sequence[CallPair]) -> CallDifference | None:
-    """The first of the port's values that holds the elements of one of the original's, in another order.
-
-    However differently both are written up to there, they compute the same numbers: what joins them is the mistake.
-    """
-    ports = (pair.port for pair in pairs if pair.port is not None and not pair.port.backward)
-    node = next((node for node in ports if node.result in matching.shuffled), None)
-    value = None if node is None else matching.shuffled[node.result]
-    if node is None or value is None or value.node is None or value.tensor.shape != node.result.tensor.shape or not node.moves:
-        return None
-    joins: TraceCall | None = node
-    while joins is not None and joins.moves and any(_is_moved(matching, operand.value) for operand in joins.operands):
-        joins = next(operand.value.node for operand in reversed(joins.operands) if _is_moved(matching, operand.value))
-    alone = all(matching.is_matched(operand.value) for operand in node.operands)  # one call that arranges otherwise
-    if joins is None or alone or len(value.sorted.unique_consecutive()) < _DISTINCT:
-        return None
-    here, there = joins.function, value.node.function
-    text = tr("{port} holds the elements of the original's {original} in another order", port=here, original=there)
-    return CallDifference(Cause.ORDER, text, value.node, joins, (node, [value.tensor]))
-
-
-def _is_moved(matching: Matching, value: Value) -> bool:
-    return value.node is not None and value.node.moves and not matching.is_matched(value)
-
-
-def _in_place_of(matching: Matching, pairs: Sequence[CallPair], first: CallPair) -> tuple[TraceCall, TraceCall] | None:
-    """Two calls that make other values of the same value; the first difference is one of them, or moves what one of them reads."""
-    alone = [[pair[side] for pair in pairs if pair[1 - side] is None] for side in (0, 1)]
-    for original, port in (*itertools.product(*alone), *(pair for pair in pairs if None not in pair)):
-        if original is None or port is None or original.backward or not len(original.operands) == len(port.operands) == 1:
-            continue
-        begins = first in (CallPair(original, None), CallPair(None, port))
-        moved = first.original is not None and first.original.moves and depends_on(original.result, first.original)
-        if (begins or moved) and same_results(original, port) and matching.same(original.operands[0].value, port.operands[0].value):
-            return original, port
-    return None
 
 
 def _ended(pair: CallPair) -> TraceCall | None:

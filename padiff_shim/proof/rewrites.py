@@ -8,7 +8,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import paddle
@@ -350,22 +350,9 @@ def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | 
     return ValueSource(call.file, call.expression, "").replaced_by(text) if text else None
 
 
-def _with_operands_of_maker(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """What a call in front reads otherwise than the original's call of its kind, whose results both go on with."""
-    original, port, matching = difference.original, difference.port, evidence.matching
-    if original is None or port is None or matching is None:
-        return None
-    for operand, other in zip(original.operands, port.operands):
-        here, there = operand.value.node, other.value.node
-        if here and there and kind(here) == kind(there) and not matching.same(operand.value, other.value):
-            return _with_arguments(replace(difference, original=here, port=there), evidence)
-    return None
-
-
 _WAYS: dict[Cause, tuple[Callable[[CallDifference, Evidence], Rewrite | None], ...]] = {
     Cause.MISSING: (_with_missing,),
     Cause.EXTRA: (_without_extra,),
-    Cause.OPERAND: (_with_operands_of_maker,),
 }
 
 
