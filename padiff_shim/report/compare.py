@@ -121,7 +121,8 @@ def brief(counts: Counts, coverage: Mapping[str, Any]) -> Iterator[str]:
     for layer in (True, False):
         first, *others = _answer(counts, coverage, brief=True, layer=layer)
         last = others[-1:]
-        known = [] if accused or coverage.get("checked_calls") == coverage.get("float_calls") else last
+        everything = coverage.get("checked_calls") == coverage.get("float_calls") and not coverage.get("unchecked")
+        known = [] if accused or everything else last
         for texts in (
             [*births, first, *others],
             [*births, first, *last],
@@ -214,7 +215,7 @@ def _scope(coverage: Mapping[str, Any], *, brief: bool = False) -> str:
     if (updates := coverage.get("updates")) and not brief:
         parts.append(tr("{updates} of optimizers are among them", updates=many(updates, "update")))
     if updates := unseen.get(UPDATE_UNCHECKED):
-        parts.append(tr("not judged: {updates} of optimizers, on Paddle's kernels", updates=many(updates, "update")))
+        parts.append(tr("not judged: {updates} of optimizers", updates=many(updates, "update")))
     if idle:
         parts.append(tr("for budget= comparison paused in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches))
     return joined("; ", parts)
