@@ -187,7 +187,7 @@ class Translator(CallWords):
                 raise Untranslatable(partner.label)
             return self._weight(self._named(known), as_side(self._parameters[partner.label]), operand.tensor)
         sides, size = self._sides(partner.tensor.data_ptr()), operand.value.count  # a part of a tensor begins elsewhere
-        copies = (pair for pair in self._sides(*self._by_memory) if pair[0] in self._read_there)  # of what is equal, as of a dropout
+        copies = (pair for pair in self._sides(*self._by_memory) if pair[0] in self._read_there)  # of what is equal: a dropout
         flat = partner.tensor.reshape(-1)
         sides[:0] = [pair for pair in copies if pair[1].numel() == len(flat) and torch.equal(pair[1].reshape(-1), flat)]
         if operand.tensor.numel() > size and (repeated := list(self._alike(operand.tensor))):
