@@ -142,7 +142,7 @@ def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
     proof = padiff_shim.prove(ours, theirs, np.linspace(-0.1, 0.1, 12, dtype="float32").reshape(3, 4))
     assert bool(proof) is (last == 1e-5), str(proof)
     assert seen.count(False) <= (7 if proof else 4)
-    assert seen.count(True) <= (0 if proof else 7)
+    assert seen.count(True) <= (0 if proof else 8)  # 7 where the dtypes of its calls have been asked before
 
 
 def test_rounding_that_changes_how_many_rows_a_call_gives_is_no_error():
