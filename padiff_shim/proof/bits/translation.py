@@ -247,7 +247,8 @@ class Translator(CallWords):
 
     def _alike(self, tensor: torch.Tensor) -> Iterator[tuple[ValueId, torch.Tensor]]:
         """The port's values whose matrices are those of a tensor that is repeated on its way to a call, or these transposed."""
-        ways = [tensor, tensor.mT] if tensor.dim() > 1 else [tensor]
+        held = tensor.detach()
+        ways = [held, held.mT] if held.dim() > 1 else [held]
         for way, (value, side) in itertools.product(ways, self._sides(*self._by_memory)):
             alike = side.shape[-2:] == way.shape[-2:] and side.numel() == way.numel() and side.is_floating_point()
             if alike and float((side.reshape(-1) - way.reshape(-1)).abs().max()) < _ALIKE * float(way.abs().max()):
