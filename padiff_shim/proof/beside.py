@@ -48,10 +48,10 @@ class _Side(NamedTuple):
         return parameters_of(resolved(called, self.names) or getattr(paddle.Tensor, getattr(called, "attr", ""), None))
 
     def torchs_parameters(self, called: ast.expr) -> list[str]:
-        """Those of Torch's function, or method, in Paddle's words; none where they are not known."""
+        """Those of Torch's function, or method of one form, in Paddle's words; none where they are not known."""
         names = parameters_of(resolved(called, self.names))
         overloads = getattr(torch.ops.aten, getattr(called, "attr", ""), None)
-        if not names and overloads is not None and "default" in overloads.overloads():
+        if not names and overloads is not None and set(overloads.overloads()) <= {"default", "out"}:
             names = [name for name, _ in shape_of(overloads.default).parameters]
         return [_WORDS.get(name, name) for name in names]
 
