@@ -101,9 +101,6 @@ LINES = {
         "for layer in (self.q, self.k):\n    rest = x\n    x = layer(x)\n    x = x + rest\nreturn F.gelu(x)",
         alone=True,
     ),
-    "statements in another order": Lines(
-        "h = q + x\nh = F.relu(h)\nreturn h * k", "h = F.relu(q)\nh = h + x\nreturn h * k", alone=True
-    ),
     "index in another place": Lines(
         "i = x[0, :, 0].argsort()\nreturn paddle.index_select(q, i // 2, axis=1)",
         "i = x[0, :, 0].argsort()\nreturn torch.index_select(q, 1, i)",

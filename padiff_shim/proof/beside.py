@@ -100,7 +100,6 @@ def _of_functions(
     yield from [_all_of(left), *left] if len(left) > 1 else left
     named = {name: value for name, value in assigned_once(other).items() if name not in known}
     named |= renamed
-    whole = list[Otherwise]()  # each statement with all that it has otherwise
     for (statement, twin), parts in zip(statements, both):
         if not {names.get(name, name) for name in _read(twin)} & _read(statement):
             continue  # another statement
@@ -112,10 +111,7 @@ def _of_functions(
             words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
             shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
             rewrite = Rewrite(file, frozenset(itertools.chain(*edits)))
-            yield (changed := Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen)))
-        whole += [changed] if changes else []
-    if whole and 1 < len([*whole, *left]) <= _TOGETHER:
-        yield _all_of([*whole, *left])
+            yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
 
 
 _TOGETHER = 3  # statements of a function that are tried as the original has them all

@@ -300,7 +300,7 @@ WRONG = {
         "self.down(PF.gelu(self.up(self.norm2(x))))",
         "self.norm2(self.down(PF.gelu(self.up(x))))",
         "self.norm2(self.down(",
-        "an op in another place: layer_norm stands in another place (in 2 layers)",
+        "another operand: self.up, PF.gelu, self.down, self.norm2, where the original has self.norm2, self.up, PF.gelu, self.down",
     ),
     "diffusion: steps": (
         "/ (D // 2))",
