@@ -398,12 +398,14 @@ def _of_sending(
     if next(row for row in difference.rows if (row.rank, row.any.step) == place and row.any.kind in _FORWARD) is not first:
         return None
     for side, run, stage in zip("ab", both, stages):
+        if not stage.get(first.rank):
+            continue
         steps = {rank: next((step for step in run[rank].steps() if step.step == place[1]), RecordedStep(0)) for rank in run}
         own = steps.pop(first.rank, RecordedStep(0))
         received = [data for data in own.inputs if data.tensor != WEIGHT and data.size > 1 and "float" in data.dtype]
         sent = [tensor for step in steps.values() for tensor in step.tensors if tensor.kind in ("op", "layer")]
         pairs = [(data, tensor) for data in received for tensor in sent if data.shape == tensor.shape]
-        if pairs and stage.get(first.rank) and all(apart(*pair).relative > _SENT for pair in pairs):
+        if pairs and all(apart(*pair).relative > _SENT for pair in pairs):
             text = tr("rank {rank} receives in {side} other values than any that another rank has made", rank=first.rank, side=side)
             return DifferenceReason("received", text, {"side": side, "rank": first.rank})
     return None

@@ -70,7 +70,9 @@ class Updates:
         for row in difference.compared:
             self._rows[row.any.kind, self.name(row)].append(row)
         self._all = difference.rows
-        self._first = difference.steps[0].step if difference.steps else 0
+        first = difference.steps[0].step if difference.steps else 0
+        begun = ([row for row in rows if row.any.step == first] for (kind, _), rows in self._rows.items() if kind == "parameter")
+        self._begun = {id(rows[0]) for rows in begun if len(rows) > 1}
 
     def name(self, row: TensorRow) -> str:
         """What the rows of one parameter of one process share."""
@@ -78,8 +80,7 @@ class Updates:
 
     def begins(self, row: TensorRow) -> bool:
         """Whether a row is of a parameter as the runs begin."""
-        rows = [other for other in self._rows[row.any.kind, self.name(row)] if other.any.step == self._first]
-        return row.any.kind == "parameter" and len(rows) > 1 and rows[0] is row
+        return id(row) in self._begun
 
     def gradient(self, row: TensorRow) -> TensorRow | None:
         """The row of a parameter's gradient as the update used it that made this row."""
