@@ -33,7 +33,7 @@ def paddle_states() -> list[list[str]]:
 
 def states() -> list[Any]:
     """Where all global generators stand, Torch's, too."""
-    return [*paddle_states(), *(generator.get_state().tolist() for generator in generators())]
+    return [*paddle_states(), *(generator.get_state().numpy().tobytes() for generator in generators())]
 
 
 @contextlib.contextmanager

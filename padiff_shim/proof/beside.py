@@ -104,8 +104,7 @@ def _of_functions(
         if not {names.get(name, name) for name in _read(twin)} & _read(statement):
             continue  # another statement
         texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
-        changes = _choices([pair for pair in dict.fromkeys(texts) if pair[1]])
-        for chosen in changes:
+        for chosen in _choices([pair for pair in dict.fromkeys(texts) if pair[1]]):
             places = [ValueSource(file, node, "") for node in chosen]
             edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
             words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
@@ -114,7 +113,7 @@ def _of_functions(
             yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
 
 
-_TOGETHER = 3  # statements of a function that are tried as the original has them all
+_TOGETHER = 3  # statements that the original alone has in a function: more are another function
 
 
 def _left_out(
@@ -142,14 +141,12 @@ def _left_out(
 
 
 def _all_of(changes: Sequence[Otherwise]) -> Otherwise:
-    """Several changes of a function as one; what is inserted at one place stays in its order."""
+    """Several statements that the original alone has as one change; those that stand at one place stay in their order."""
     first, texts = min(changes, key=lambda change: change.line), defaultdict[tuple[int, int, int, int], str](str)
     for edit in itertools.chain(*(change.rewrite.edits for change in changes)):
         texts[edit[:4]] += edit.text
     rewrite = Rewrite(first.rewrite.file, frozenset(Edit(*place, text) for place, text in texts.items()))
-    own, wanted = (list(filter(None, words)) for words in zip(*(change[:2] for change in changes)))
-    cause = Cause.PLACE if sorted(own) == sorted(wanted) else first.cause
-    return first._replace(own="; ".join(own), wanted="; ".join(wanted), rewrite=rewrite, cause=cause)
+    return first._replace(wanted="; ".join(change.wanted for change in changes), rewrite=rewrite)
 
 
 def _choices(texts: Sequence[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:

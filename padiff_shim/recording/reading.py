@@ -201,7 +201,7 @@ class Recorded:
 
     def rooted(self, path: str) -> str:
         """A layer's path, or a weight's name, as the other run has it."""
-        return rooted(path, self.roots) if self.roots else path
+        return rooted(path, self.roots)
 
     def _rooted(self, tensor: Tensor) -> Tensor:
         if self.roots:

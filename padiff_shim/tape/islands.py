@@ -353,10 +353,10 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        result_tensors = tuple(map(as_result, cell.native_results))  # a view has the strides of the same one in Torch
+        outlets = tuple(map(as_result, cell.native_results))  # a view has the strides of the same one in Torch
         if cell.once:
-            ctx.save_for_backward(*result_tensors)
-        return result_tensors
+            ctx.save_for_backward(*outlets)
+        return outlets
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
