@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         optional("click", "pip install click")
     except MissingFrameworkError as error:
         return _unusable(error)
-    from .click_words import translated
+    from .app import translated
 
     with _any_encoding(), translated():
         try:

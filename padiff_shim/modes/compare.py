@@ -17,8 +17,7 @@ from ..text import logged
 from ..verdicts import Verdict
 from .environment import processes, rank
 from .mode import Mode
-from .options import CompareOptions, filled
-from .selection import selection
+from .options import CompareOptions, filled, selection
 
 
 class CompareMode(Mode):

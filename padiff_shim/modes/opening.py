@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import compare, reference
-from .options import CompareOptions, ModeOptions, ReferenceOptions, Setting, owing, remark
-from .selection import by_torchs_definition, selection
+from .options import CompareOptions, ModeOptions, ReferenceOptions, Setting, by_torchs_definition, owing, remark, selection
 
 
 def opened(options: ModeOptions, owed: dict[str, Setting]) -> Any:

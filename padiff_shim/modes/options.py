@@ -14,11 +14,14 @@ from stat import S_ISREG
 from typing import Any, TypeVar
 
 from .. import arguments
+from ..arguments import one_of
+from ..catalogue.registry import BESIDE_OPS, ops as all_ops, optimizers, resolve
 from ..comparison.sampling import fraction, in_steps, positive
 from ..errors import ArgumentError, PadiffShimError, UnknownNameError, described, toml, unknown, unreadable
 from ..patterns import LayerFilter
 from ..text import LANGUAGE_VARIABLE, joined, marked, tr
 from ..verdicts import Verdict
+from .environment import frameworks
 
 # ---- The kinds of values: how each is checked, and how it is read from text.
 #
@@ -514,3 +517,58 @@ def _spelt(value: Any) -> str:
         return repr(value)
     parts = [value.start, value.stop, value.step]
     return ":".join("" if part is None else str(part) for part in (parts if value.step not in (None, 1) else parts[:2]))
+
+
+# ---- What the options that all modes share select.
+
+BACKENDS = ("torch",)
+
+
+def _check_backend(backend: Any, door: str) -> None:
+    """The first argument; for a model or a function, a common slip, the error says what to write."""
+    if isinstance(backend, str) or not callable(backend):
+        if not isinstance(backend, str) or backend not in BACKENDS:
+            raise unknown("backend", backend, BACKENDS)
+        return
+    kind = f"padiff_shim.{door}"
+    if hasattr(backend, "named_sublayers"):
+        use = tr('call the model inside `with {door}("torch") as run:`', door=kind)
+    else:
+        use = tr('write `@{door}("torch")` above the function, or call it inside `with {door}("torch") as run:`', door=kind)
+    name = getattr(backend, "__qualname__", type(backend).__qualname__)
+    raise ArgumentError(
+        "backend= is the name of a framework, {backends}, got {name}: {use}",
+        backends=joined(" or ", map(repr, BACKENDS)),
+        name=name,
+        use=use,
+    )
+
+
+def selection(options: ModeOptions, *, door: str) -> tuple[frozenset[str], LayerFilter | None]:
+    """What all modes look up: the enabled ops and the layer filter (or None)."""
+    _check_backend(options.backend, door)
+    frameworks()
+    enabled = _everything() if options.ops is None else resolve(options.ops, "ops")
+    if options.exclude:
+        enabled -= resolve(options.exclude, "exclude")
+    if not enabled:
+        raise UnknownNameError("no op is left to substitute: ops= selects nothing, or exclude= takes away everything it selects")
+    return enabled, None if options.layers is None else LayerFilter(options.layers)
+
+
+@functools.cache
+def _everything() -> frozenset[str]:
+    return frozenset(all_ops()) | optimizers()
+
+
+@functools.cache
+def _differing() -> tuple[str, ...]:
+    return (*(name for name, op in all_ops().items() if op.definition is not None), *BESIDE_OPS)
+
+
+def by_torchs_definition(definitions: list[str]) -> frozenset[str]:
+    """Names of the ops that ``definitions=`` wants computed as Torch defines them."""
+    chosen = [one_of("definitions", name, (*WHOSE, *_differing())) for name in definitions]
+    if "torch" in chosen:
+        return frozenset(_differing())
+    return frozenset(chosen) - {WHOSE[0]}

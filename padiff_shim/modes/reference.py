@@ -12,8 +12,7 @@ from ..runs.run import Run, command
 from ..text import tr
 from .environment import prepare, rank
 from .mode import Mode
-from .options import ModeOptions, ReferenceOptions, filled
-from .selection import by_torchs_definition, selection
+from .options import ModeOptions, ReferenceOptions, by_torchs_definition, filled, selection
 
 
 @filled(ReferenceOptions)

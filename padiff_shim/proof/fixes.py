@@ -24,8 +24,8 @@ from ..dispatch.call_site import CallSite, is_library
 from ..present.annotations import Patch
 from ..text import joined, tr
 from .arguments import nodes_of
+from .bits.formulation import replay
 from .bits.source import PortNames, aliases
-from .bits.spelling import replay
 from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
 from .findings import Cause, Fix, Mistake
 from .programs import generators_restored

@@ -20,8 +20,7 @@ from ..dispatch.operands import CallOperands
 from ..dispatch.prepare import NO_CASTS, Prepared
 from ..frameworks.memory import FLOATS, PADDLE_DTYPES, TENSOR_TYPES, TORCH_DTYPES, to_torch
 from ..modes.mode import Mode
-from ..modes.options import ModeOptions, ReferenceOptions
-from ..modes.selection import selection
+from ..modes.options import ModeOptions, ReferenceOptions, selection
 from ..runs.run import Run
 from ..substitution.execute import BY_DEFINITION, Substitution
 from ..substitution.moves import followed

@@ -17,8 +17,8 @@ import torch
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
 from .arguments import ApiCall, as_read, shown, value_of
+from .bits.formulation import replay
 from .bits.source import PortNames, aliases
-from .bits.spelling import replay
 from .bits.words import CallWords, Untranslatable, literal
 from .causes import CallDifference
 from .expressions import Rewrite, ValueSource, argument_node, argument_source, both, names_in, source_of_value

@@ -21,8 +21,7 @@ from ..errors import ArgumentError, BisectionError, described
 from ..measure.distance import distance
 from ..modes.environment import frameworks, versions
 from ..modes.mode import Mode
-from ..modes.options import ModeOptions, ReferenceOptions
-from ..modes.selection import by_torchs_definition
+from ..modes.options import ModeOptions, ReferenceOptions, by_torchs_definition
 from ..present.annotations import Finding
 from ..present.document import Column, Document, Table
 from ..present.result import Presented

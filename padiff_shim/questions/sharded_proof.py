@@ -41,10 +41,10 @@ from ..recording.shards import ShardRules, Way
 from ..recording.tensors import parameter_name
 from ..runlog.events import IN_STEP
 from ..text import listed, many, tr
-from .rendezvous import Rendezvous
 from .sharded_runs import (
     STATISTICS,
     WIDE,
+    Rendezvous,
     Step,
     digest_of,
     dtype_of_model,

@@ -15,7 +15,7 @@ import numpy as np
 import paddle
 import torch
 
-from ..runlog.strided import strided_view
+from ..runlog.inputs import strided_view
 
 DATA = Path(__file__).with_suffix(".npz")
 RECORD: dict[str, Any] = {}

@@ -21,8 +21,7 @@ from ..arguments import path as file
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..runlog.encoding import finite, numeric
 from ..runlog.events import fault
-from ..runlog.inputs import pack
-from ..runlog.strided import strided_view
+from ..runlog.inputs import pack, strided_view
 from ..table.op import Entry, Op
 from ..table.signature import parse
 from ..text import SENTENCE, escaped, joined, shown, tr

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ import numpy as np
 from ..errors import ArgumentError, FileError, PadiffShimError
 from ..text import joined, shown, tr
 from .encoding import finite
-from .strided import strided_view
 
 _LARGEST = 2**31  # bytes of saved operands that are read
 _GAP = 4  # a view that spans more than this times its own size is packed densely
@@ -141,3 +140,20 @@ def _opened(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return record, {
             name: strided_view(file[name], placement["shape"], placement["strides"]) for name, placement in layout.items()
         }
+
+
+def strided_view(flat: np.ndarray, shape: Sequence[Any], strides: Sequence[Any]) -> np.ndarray:
+    """``flat`` (one-dimensional) as an array of this shape and these strides, in elements.
+
+    Raises:
+        ValueError: the view would reach beyond the array, which NumPy does not check.
+    """
+    lengths = [*shape, *strides]
+    if flat.ndim != 1 or flat.dtype.kind not in "fiub" or len(shape) != len(strides) or len(shape) > 32:
+        raise ValueError(f"no layout of numbers: {flat.dtype} {flat.shape} as {shape} with strides {strides}")
+    if not all(type(length) is int and 0 <= length < 2**62 for length in lengths):
+        raise ValueError(f"shape {shape} and strides {strides} are not whole numbers from 0 on")
+    last = sum((size - 1) * stride for size, stride in zip(shape, strides))
+    if 0 not in shape and last >= flat.size:
+        raise ValueError(f"shape {shape} with strides {strides} reaches beyond the {flat.size} numbers that were saved")
+    return np.lib.stride_tricks.as_strided(flat, shape, [stride * flat.itemsize for stride in strides])

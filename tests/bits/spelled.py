@@ -16,8 +16,7 @@ from padiff_shim.frameworks.memory import TORCH_DTYPES
 from padiff_shim.measure.bits import same_bits
 from padiff_shim.measure.distance import Distance, distance, worst_of
 from padiff_shim.modes.reference import reference
-from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT
-from padiff_shim.proof.bits.spelling import listed, replay
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, GRADIENT, listed, replay
 from padiff_shim.trees import as_array
 
 _NARROW = re.compile(r"(?<=\")(?:bfloat16|float16|float32)(?=\")|(?<=torch\.)(?:bfloat16|float16|float32)\b")

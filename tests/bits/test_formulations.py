@@ -10,8 +10,7 @@ from formulations.declared import CAUSES, Declared, Spelling
 from spelled import apart, drawn, in_torch, on_paddle, ran, which_differ, widened
 
 from padiff_shim.measure.bits import same_bits
-from padiff_shim.proof.bits.formulation import BOTH, FORWARD, FUSED, GRADIENT
-from padiff_shim.proof.bits.spelling import compiled, replay
+from padiff_shim.proof.bits.formulation import BOTH, FORWARD, FUSED, GRADIENT, compiled, replay
 from padiff_shim.table.samples import Ints, Sample
 
 pytestmark = pytest.mark.bitexact

@@ -359,7 +359,7 @@ def has(module, name):
 OWN_TEXT = {  # what they execute
     "substitution/execute.py",  # a template of ours
     "auditing/cases.py",  # programs that the package declares
-    "bits/spelling.py",  # what a port may write instead
+    "bits/formulation.py",  # what a port may write instead
     "proof/arguments.py",  # names and attributes in the running program's own line
     "cli/program.py",  # the script that the user names
     "cli/ranks.py",  # a raise

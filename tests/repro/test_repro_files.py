@@ -14,7 +14,7 @@ from test_repro_hostile import ARRAY, CALLS, LOG, laid_out, save
 from padiff_shim.errors import ArgumentError, FileError, PadiffShimError
 from padiff_shim.repro import script as repro_script
 from padiff_shim.runlog import inputs
-from padiff_shim.runlog.strided import strided_view
+from padiff_shim.runlog.inputs import strided_view
 
 MADE, ARRAYS = CALLS["linear"]
 INDEX = {"index": 0}

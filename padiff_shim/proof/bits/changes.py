@@ -16,9 +16,8 @@ from ...text import tr
 from ..expressions import Rewrite, both
 from .calls import CallRecorder, OpCall, ValueId
 from .following import CallPlace, Followed, Swap, as_side
-from .formulation import LAYOUT, Formulation
+from .formulation import LAYOUT, Formulation, listed, replay
 from .source import patch
-from .spelling import listed, replay
 
 MOST = 24  # changes that are tried for one origin
 

@@ -26,8 +26,8 @@ from ..plans import TORCHS, OnTorch
 from ..programs import ModelSide
 from ..trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from .calls import CallRecorder, NotesCalls, ValueId
+from .formulation import listed, replay
 from .source import Span, span_in_layer, span_of_call
-from .spelling import listed, replay
 
 _PASS = ModelSide._pass.__code__
 _MARK = "\0"  # between a layer's path and the number of a Paddle call

@@ -1,8 +1,16 @@
-"""Equal mathematics whose bits differ: the causes, and what may be written instead. Pure data: no framework is imported here."""
+"""Equal mathematics whose bits differ: the causes, and what may be written instead, as data and run."""
 
 from __future__ import annotations
 
+import ast
+import functools
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import paddle
+import torch
 
 from ...text import marked
 
@@ -30,3 +38,40 @@ class Formulation:
     name: str
     why: str
     spellings: tuple[str, ...]
+
+
+_NAMESPACES: dict[str, dict[str, Any]] = {
+    "paddle": {"paddle": paddle, "F": paddle.nn.functional, "math": math},
+    "torch": {"torch": torch, "F": torch.nn.functional, "math": math},
+}
+
+
+@functools.cache
+def compiled(text: str, names: tuple[str, ...], framework: str) -> Callable[..., Any]:
+    """A function of the operands ``names`` whose body is ``text``.
+
+    Raises:
+        SyntaxError: it is no Python, or does not end with an expression.
+    """
+    body = ast.parse(text).body
+    if not body or not isinstance(body[-1], ast.Expr):
+        raise SyntaxError(f"a spelling ends with an expression: {text!r}")
+    body[-1] = ast.copy_location(ast.Return(body[-1].value), body[-1])
+    tree: Any = ast.parse(f"def spelling({', '.join(names)}): pass")
+    tree.body[0].body = body
+    made: dict[str, Callable[..., Any]] = {}
+    exec(compile(ast.fix_missing_locations(tree), "<spelling>", "exec"), {**_NAMESPACES[framework]}, made)
+    return made["spelling"]
+
+
+def replay(text: str, operands: Mapping[str, Any], framework: str = "paddle") -> Any:
+    """What a spelling makes of ``operands``: tensors of that framework and numbers, by their names.
+
+    It runs in whatever mode is open, and on the operands' own graph: ``replay("x / c", {"x": x, "c": 3.0})`` is ``x / 3.0``.
+    """
+    return compiled(text, tuple(operands), framework)(*operands.values())
+
+
+def listed(result: Any) -> list[Any]:
+    """The results of a call as a list."""
+    return list(result) if isinstance(result, (list, tuple)) else [result]
