@@ -217,7 +217,7 @@ class Presented:
 
     def _repr_html_(self) -> str:
         """Below a notebook's cell."""
-        return _excerpt(self.document(), self.notebook_page())
+        return excerpt(self.document(), self.notebook_page())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """What IPython shows where it shows no HTML, instead of the fields of a dataclass."""
@@ -233,7 +233,7 @@ _COLOURS = {"good": "#1a7f4b", "bad": "#c0392b", "warning": "#8a5a00", "open": "
 _FRAME = 'sandbox="allow-scripts" loading="lazy" width="100%" height="640" style="border: 1px solid #8888"'
 
 
-def _excerpt(made: Document, page: str) -> str:
+def excerpt(made: Document, page: str) -> str:
     """The excerpt as HTML; ``page``: the whole page."""
     parts = [*_all(made.parts, PAGE), *_all(made.parts, TEXT)]  # the page of a comparison draws its tables itself
     facts = "<br>".join(_text(line) for part in parts[:1] if isinstance(part, Facts) for line in part.lines)

@@ -10,7 +10,8 @@ from helpers import PATIENCE
 from nbclient import NotebookClient
 
 from padiff_shim import notebook
-from padiff_shim.present import document, excerpt
+from padiff_shim.present import document
+from padiff_shim.present.result import LARGEST, ROWS, excerpt
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "notebook.ipynb"
@@ -131,8 +132,8 @@ def test_an_excerpt_is_no_markup_and_leaves_out_a_page_that_is_too_large():
     evil = "<script>alert(1)</script>"
     table = document.Table([document.Column(evil)], [(evil,)] * 9, tones=["bad"] * 9)
     made = document.Document(f"BAD: {evil}", [document.Section(evil, [table])], "bad")
-    written = excerpt.render(made, f"<p>{evil}</p>" * 9)
+    written = excerpt(made, f"<p>{evil}</p>" * 9)
     assert "<script" not in written
-    assert written.count("<tr>") == 1 + excerpt.ROWS
+    assert written.count("<tr>") == 1 + ROWS
     assert "and 3 more" in written
-    assert "<iframe" not in excerpt.render(made, "x" * (excerpt.LARGEST + 1))
+    assert "<iframe" not in excerpt(made, "x" * (LARGEST + 1))
