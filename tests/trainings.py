@@ -106,6 +106,22 @@ def unequal(ours, twin, grads=False):
     ]
 
 
+def stepped(ours, twin, mine, theirs, *, steps=range(5), dtype="float32", before=lambda step: None, after=lambda step: None):
+    """Train both; after each step all parameters are equal to the last bit.
+
+    ``before``: called behind the backward, as clipping is; ``after``: called behind the step, as schedules are.
+    """
+    for step in steps:
+        backward(ours, twin, step, dtype)
+        before(step)
+        mine.step()
+        theirs.step()
+        assert not unequal(ours, twin), step
+        mine.clear_grad()
+        theirs.zero_grad()
+        after(step)
+
+
 def accumulator(optimizer, name, param):
     """A Paddle accumulator as Torch lays it out."""
     key = next(key for key in optimizer._accumulators if key.endswith(name) or key.startswith(name))

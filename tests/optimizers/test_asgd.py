@@ -5,7 +5,7 @@ import paddle
 import pytest
 import torch
 from helpers import same
-from trainings import RATE, accumulator, backward, nets, unequal
+from trainings import RATE, accumulator, backward, nets, stepped
 
 import padiff_shim
 
@@ -32,14 +32,7 @@ def test_torchs_definition_is_the_twins(options, dtype):
     optimizer = port(ours, **options)
     twin_optimizer = torch.optim.ASGD(twin.parameters(), RATE, weight_decay=options.get("weight_decay", 0.0))
     with padiff_shim.reference("torch", optimizer="torch") as run:
-        for step in range(STEPS):
-            assert same(*backward(ours, twin, step, dtype)), step
-            assert not unequal(ours, twin, grads=True), step
-            optimizer.step()
-            twin_optimizer.step()
-            assert not unequal(ours, twin), step
-            optimizer.clear_grad()
-            twin_optimizer.zero_grad()
+        stepped(ours, twin, optimizer, twin_optimizer, steps=range(STEPS), dtype=dtype)
     assert run.optimizers == {"asgd": {"torch": STEPS * 6}}
     assert not native_of(run)
     for param, other in zip(ours.parameters(), twin.parameters(), strict=True):
@@ -52,14 +45,13 @@ def test_a_schedule_reaches_the_step_size_one_step_later():
     schedule = paddle.optimizer.lr.StepDecay(RATE, step_size=2, gamma=0.5)
     optimizer, twin_optimizer = port(ours, schedule), torch.optim.ASGD(twin.parameters(), RATE)
     twin_schedule = torch.optim.lr_scheduler.StepLR(twin_optimizer, step_size=2, gamma=0.5)
+
+    def after(_):
+        schedule.step()
+        twin_schedule.step()
+
     with padiff_shim.reference("torch", optimizer="torch"):
-        for step in range(STEPS):
-            backward(ours, twin, step)
-            for part in (optimizer, twin_optimizer, schedule, twin_schedule):
-                part.step()
-            assert not unequal(ours, twin), step
-            optimizer.clear_grad()
-            twin_optimizer.zero_grad()
+        stepped(ours, twin, optimizer, twin_optimizer, steps=range(STEPS), after=after)
 
 
 @paddle.utils.unique_name.guard()  # accumulators find their values in a checkpoint by name

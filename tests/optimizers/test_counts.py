@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from padiff_shim.optimizers.update import Powers, mu_products, multiply, powers
+from padiff_shim.optimizers.update import Powers, multiply, powers
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -48,37 +48,3 @@ def test_a_power_that_does_not_fall_any_more_says_so():
     exponent, ended = known.exponent(power.item())
     assert ended
     assert 0.9**exponent < 1e-17  # so that 1 - beta ** step is 1 for it and for all later ones
-
-
-@pytest.mark.parametrize("beta", [0.0])
-def test_a_beta_of_zero(beta):
-    assert Powers(beta, torch.float32).exponent(0.0) == (1, True)
-    assert Powers(beta, torch.float32).exponent(1.0) == (0, False)
-
-
-def test_powers_that_another_kernel_rounded_otherwise():
-    power = np.float32(0.9) ** 7
-    near = float(np.nextafter(np.float32(power), np.float32(1)))
-    assert Powers(0.9, torch.float32).exponent(near) == (7, False)
-
-
-@pytest.mark.parametrize("power", [0.91, 0.5, -1.0, 2.0, float("nan")])
-def test_what_belongs_to_no_step(power):
-    assert Powers(0.9, torch.float32).exponent(power)[0] is None
-
-
-def test_powers_go_on_in_their_dtype():
-    ours = [torch.tensor([0.9], dtype=dtype) for dtype in (torch.float32, torch.float64)]
-    theirs = [tensor.clone() for tensor in ours]
-    multiply([tensor.numpy() for tensor in ours], 0.7)
-    assert [value.item() for value in ours] == [tensor.mul_(0.7).item() for tensor in theirs]
-
-
-def test_torchs_products_of_nadam():
-    param = torch.nn.Parameter(torch.ones(2))
-    optimizer = torch.optim.NAdam([param], lr=0.1)
-    for step in range(1, 30):
-        param.grad = torch.ones(2)
-        if step > 1:
-            assert torch.equal(mu_products(0.9, 4e-3).before(step), optimizer.state[param]["mu_product"])
-        optimizer.step()

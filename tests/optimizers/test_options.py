@@ -5,7 +5,7 @@ import paddle
 import pytest
 import torch
 from helpers import same
-from trainings import KINDS, RATE, backward, batch, nets, turned, unequal
+from trainings import KINDS, RATE, backward, batch, nets, stepped, turned, unequal
 
 import padiff_shim
 from padiff_shim.frameworks.versions import IS_3
@@ -16,17 +16,6 @@ PADDLE_2 = paddle.__version__.startswith("2.")
 
 def shim(**options):
     return padiff_shim.reference("torch", optimizer="torch", **options)
-
-
-def steps(ours, twin, mine, theirs, count=5, after=lambda step: None, dtype="float32"):
-    for step in range(count):
-        backward(ours, twin, step, dtype)
-        mine.step()
-        theirs.step()
-        assert not unequal(ours, twin), step
-        mine.clear_grad()
-        theirs.zero_grad()
-        after(step)
 
 
 def two_groups(ours, twin):
@@ -46,7 +35,7 @@ def test_groups(name):
     for param in [*ours[2].parameters()]:
         param.stop_gradient = True
     with shim() as run:
-        steps(ours, twin, optimizer, twins)
+        stepped(ours, twin, optimizer, twins)
     assert not run.native
 
 
@@ -62,7 +51,7 @@ def test_schedules():
         other.step()
 
     with shim():
-        steps(ours, twin, mine, theirs, after=after)
+        stepped(ours, twin, mine, theirs, after=after)
 
 
 def test_a_rate_that_is_set_between_steps():
@@ -74,7 +63,7 @@ def test_a_rate_that_is_set_between_steps():
         theirs.param_groups[0]["lr"] = 0.1 / (step + 3)
 
     with shim():
-        steps(ours, twin, mine, theirs, after=after)
+        stepped(ours, twin, mine, theirs, after=after)
 
 
 def test_a_parameters_own_factor_and_regularizer():
@@ -90,7 +79,7 @@ def test_a_parameters_own_factor_and_regularizer():
         {"params": [twin[0].bias], "weight_decay": 0.1},
     ]
     with shim():
-        steps(ours, twin, mine, torch.optim.SGD(groups, lr=RATE))
+        stepped(ours, twin, mine, torch.optim.SGD(groups, lr=RATE))
 
 
 def test_decay_and_rates_that_a_function_chooses():
@@ -104,7 +93,7 @@ def test_decay_and_rates_that_a_function_chooses():
         {"params": [twin[0].bias, *twin[2].parameters(), twin[3].bias], "weight_decay": 0.0},
     ]
     with shim():
-        steps(ours, twin, mine, torch.optim.AdamW(groups, lr=RATE, weight_decay=0.02))
+        stepped(ours, twin, mine, torch.optim.AdamW(groups, lr=RATE, weight_decay=0.02))
 
 
 def test_gradients_that_are_not_clipped():
@@ -114,14 +103,7 @@ def test_gradients_that_are_not_clipped():
     theirs = KINDS["sgd"].twin(twin)
     clipped = [param for param in twin.parameters() if param is not twin[3].weight]
     with shim():
-        for step in range(4):
-            backward(ours, twin, step)
-            torch.nn.utils.clip_grad_norm_(clipped, 0.1)
-            mine.step()
-            theirs.step()
-            assert not unequal(ours, twin), step
-            mine.clear_grad()
-            theirs.zero_grad()
+        stepped(ours, twin, mine, theirs, before=lambda _: torch.nn.utils.clip_grad_norm_(clipped, 0.1))
 
 
 @pytest.mark.parametrize("name", ["momentum", "adam"])
@@ -129,7 +111,7 @@ def test_all_parameters_in_one_call(name):
     ours, twin = nets()
     mine, theirs = KINDS[name].build(ours, use_multi_tensor=True), KINDS[name].twin(twin)
     with shim() as run:
-        steps(ours, twin, mine, theirs)
+        stepped(ours, twin, mine, theirs)
     assert run.optimizers == {mine.type: {"torch": 30}}
 
 
@@ -170,16 +152,14 @@ def test_minimize_and_clear_grad(to_zero):
 def test_gradients_of_several_backwards_are_added():
     ours, twin = nets()
     mine, theirs = KINDS["sgd"].build(ours, grad_clip=paddle.nn.ClipGradByGlobalNorm(0.2)), KINDS["sgd"].twin(twin)
+
+    def before(step):
+        for part in (1, 2):
+            backward(ours, twin, 10 * step + part)
+        torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.2)
+
     with shim():
-        for step in range(3):
-            for part in range(3):
-                backward(ours, twin, 10 * step + part)
-            torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.2)
-            mine.step()
-            theirs.step()
-            assert not unequal(ours, twin), step
-            mine.clear_grad()
-            theirs.zero_grad()
+        stepped(ours, twin, mine, theirs, before=before)
 
 
 def test_parameters_without_a_gradient_are_left():

@@ -5,7 +5,7 @@ import paddle
 import pytest
 import torch
 from helpers import same
-from trainings import batch, nets, turned, unequal
+from trainings import backward, nets, turned, unequal
 
 import padiff_shim
 
@@ -18,8 +18,7 @@ def after_a_backward(step, build, twins):
     mine, theirs = build(ours.parameters()), twins(twin.parameters())
     with step as run:
         for index in range(5):
-            (ours(paddle.to_tensor(batch(index))) ** 2).mean().backward()
-            (twin(torch.tensor(batch(index))) ** 2).mean().backward()
+            backward(ours, twin, index)
             mine.step()
             theirs.step()
             mine.clear_grad()

@@ -10,7 +10,7 @@ import paddle
 import pytest
 import torch
 from helpers import in_turn, same
-from trainings import KINDS, accumulator, backward, batch, copy, nets, unequal
+from trainings import KINDS, accumulator, batch, copy, nets, stepped
 
 import padiff_shim
 from padiff_shim.optimizers import step_cache
@@ -114,13 +114,7 @@ def test_the_twins_state_can_be_begun_from_a_native_checkpoint():
         moments = [torch.tensor(accumulator(optimizer, name, mine)) for name in ("moment1", "moment2")]
         theirs.state[other] = {"step": torch.tensor(4.0), "exp_avg": moments[0], "exp_avg_sq": moments[1]}
     with shim():
-        for step in range(4, 8):
-            backward(ours, twin, step)
-            optimizer.step()
-            theirs.step()
-            assert not unequal(ours, twin), step
-            optimizer.clear_grad()
-            theirs.zero_grad()
+        stepped(ours, twin, optimizer, theirs, steps=range(4, 8))
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -131,13 +125,11 @@ def test_the_next_forward_reads_the_new_weights(name):
     x = batch(0)
     with shim():
         versions = [param.inplace_version for param in ours.parameters()]
-        for step in range(3):
-            backward(ours, twin, step)
-            optimizer.step()
-            theirs.step()
+
+        def after(_):
             assert same(ours(paddle.to_tensor(x)), twin(torch.tensor(x)))
-            optimizer.clear_grad()
-            theirs.zero_grad()
+
+        stepped(ours, twin, optimizer, theirs, steps=range(3), after=after)
         assert [param.inplace_version for param in ours.parameters()] == versions
 
 
@@ -164,15 +156,7 @@ def test_parameters_of_other_memory_are_crossed_anew():
     ours, twin = nets()
     optimizer, theirs = KINDS["sgd"].build(ours), KINDS["sgd"].twin(twin)
     with shim() as run:
-        for step in range(4):
-            backward(ours, twin, step)
-            optimizer.step()
-            theirs.step()
-            optimizer.clear_grad(set_to_zero=False)
-            theirs.zero_grad()
-            ours.to(dtype="float64")
-            ours.to(dtype="float32")
-            assert not unequal(ours, twin), step
+        stepped(ours, twin, optimizer, theirs, after=lambda _: ours.to(dtype="float64").to(dtype="float32"))
     assert not run.native
 
 
