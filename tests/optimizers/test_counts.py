@@ -48,3 +48,9 @@ def test_a_power_that_does_not_fall_any_more_says_so():
     exponent, ended = known.exponent(power.item())
     assert ended
     assert 0.9**exponent < 1e-17  # so that 1 - beta ** step is 1 for it and for all later ones
+
+
+def test_powers_that_another_kernel_rounded_otherwise():
+    power = np.float32(0.9) ** 7
+    near = float(np.nextafter(np.float32(power), np.float32(1)))
+    assert Powers(0.9, torch.float32).exponent(near) == (7, False)
