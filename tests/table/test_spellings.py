@@ -248,3 +248,67 @@ def test_numbers_promote_as_in_paddle(number, kind):
             ours = program(x, number)
         assert ours.dtype == native.dtype
         np.testing.assert_allclose(ours.numpy(), native.numpy(), rtol=1e-6)
+
+
+NAMED = {
+    "add": ("add", lambda name: paddle.add(p(P), p(P), *name)),
+    "exp": ("exp", lambda name: paddle.exp(p(P), *name)),
+    "matmul": ("matmul", lambda name: paddle.matmul(p(X), p(Y), False, False, *name)),
+    "sum": ("sum", lambda name: paddle.sum(p(P), None, None, False, *name)),
+    "std": ("std", lambda name: paddle.std(p(P), None, True, False, *name)),
+    "linear": ("linear", lambda name: F.linear(p(X), p(Y), None, *name)),
+    "softmax": ("softmax", lambda name: F.softmax(p(P), -1, None, *name)),
+    "mse_loss": ("mse_loss", lambda name: F.mse_loss(p(P), p(P), "mean", *name)),
+    "layer_norm": ("layer_norm", lambda name: F.layer_norm(p(P), [6], None, None, 1e-5, *name)),
+    "Tensor.add": ("add", lambda name: p(P).add(p(P), *name)),
+    "linspace": ("linspace", lambda name: paddle.linspace(0.0, 1.0, 7, "float32", *name)),
+}
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("mode", ["reference", "compare"])
+@pytest.mark.parametrize("case", NAMED)
+def test_a_name_may_come_by_position(case, mode):
+    op, call = NAMED[case]
+    with padiff_shim.reference("torch", strict=True):
+        expected = call(())
+    with getattr(padiff_shim, mode)("torch") as run:
+        named = call(("a name",))
+    assert not run.native
+    assert op in (run.substituted if mode == "reference" else {call.op for call in run.calls})
+    assert mode == "compare" or same(named, torch.from_numpy(expected.numpy()))
+
+
+INTEGERS = ("int32", "int64", "bool")
+
+
+@pytest.mark.compat
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize(("name", "program"), [
+    ("sum", lambda x, y: paddle.sum(x)),
+    ("sum", lambda x, y: paddle.sum(x, axis=1, keepdim=True)),
+    ("sum", lambda x, y: paddle.sum(x, axis=0, dtype="float64")),
+    ("divide", lambda x, y: x / y),
+    ("divide", lambda x, y: x / 3),
+    ("divide", lambda x, y: 3 / x),
+    ("divide", lambda x, y: paddle.divide(x, y)),
+])  # fmt: skip
+def test_integer_operands_promote_as_natively(name, program, dtype):
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(1, 9, (3, 4)).astype(dtype) for _ in range(2)]
+    x, y = map(paddle.to_tensor, arrays)
+    try:
+        expected = program(x, y)
+    except Exception as error:
+        with padiff_shim.reference("torch") as run, pytest.raises(type(error)):
+            program(x, y)
+        assert not run.substituted
+        return
+    with padiff_shim.reference("torch") as run:
+        ours = program(x, y)
+    assert ours.dtype == expected.dtype
+    assert list(ours.shape) == list(expected.shape)
+    np.testing.assert_allclose(ours.numpy().astype("float64"), expected.numpy().astype("float64"), rtol=1e-5)
+    if name == "sum":
+        assert run.substituted == {"sum": 1}
+        assert same(ours, expected.numpy())
