@@ -137,7 +137,26 @@ def page() -> Walk:
     return walk
 
 
-WAYS: dict[str, Callable[[], Walk]] = {"forward": forward, "backward": backward, "compared": compared, "proof": proof, "page": page}
+def recorded() -> Walk:
+    """Two programs recorded (record), and the diff of their recordings, printed."""
+    x = np.random.default_rng(0).standard_normal((4, 8), dtype=np.float32)
+    models = (Original(), Port())
+    with tempfile.TemporaryDirectory() as folder, Walk() as walk:
+        for name, model, tensor in zip("ab", models, (torch.from_numpy(x), paddle.to_tensor(x)), strict=True):
+            with padiff_shim.record(f"{folder}/{name}", model):
+                model(tensor)
+        str(padiff_shim.diff(f"{folder}/a", f"{folder}/b"))
+    return walk
+
+
+WAYS: dict[str, Callable[[], Walk]] = {
+    "forward": forward,
+    "backward": backward,
+    "compared": compared,
+    "proof": proof,
+    "page": page,
+    "recorded": recorded,
+}
 
 
 def main(names: list[str]) -> None:
