@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING
 from ..measure.distance import Distance
 from ..present import document as doc
 from ..text import joined, many, marked, shown, tr
-from .aligned import AlignedDtype
 from .distances import SIDES, DriftRow
 from .findings import ProofVerdict, StepRow
 from .pages import TONES, far, listed_finding
 
 if TYPE_CHECKING:
-    from .alignment import Alignment
+    from .alignment import AlignedDtype, Alignment
 
 EVERY = 1_000_000
 # Rows: a description of a pull request holds 65,536 characters; the page beside it shows everything.

@@ -26,7 +26,7 @@ from ..text import joined, tr
 from ..trees import as_array, leaves
 from ..verdicts import HARD, Side, Verdict
 from .agreement import Array
-from .carried import CarriedBy, CarrierRow, JumpRow
+from .carriers import CarriedBy, CarrierRow, JumpRow
 from .plans import TORCHS, opened
 from .programs import PaddleSide, error_text
 from .trace import Tensor

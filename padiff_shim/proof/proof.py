@@ -20,12 +20,11 @@ from ..progress import Waiting
 from ..recording.provenance import origin
 from ..text import fields_of, joined, listed, marked, tr
 from ..weights.mapping import Mapping as WeightMapping
-from .aligned import AlignedDtype, aligned_dtype
-from .alignment import Alignment, surroundings
+from .alignment import AlignedDtype, Alignment, aligned_dtype, surroundings
 from .attribution import carriers
 from .bits.bitwise import bitwise, same_mathematics
 from .bits.result import Bitwise
-from .carried import CarriedBy
+from .carriers import CarriedBy
 from .drift import Drift, drift
 from .findings import WITH_BUFFERS, Cause, LayerRow, Mistake, ProofVerdict, Stage, StepRow
 from .generation import Generate, generation_of

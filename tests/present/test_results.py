@@ -26,11 +26,10 @@ from padiff_shim.modes.environment import versions
 from padiff_shim.present.annotations import Finding
 from padiff_shim.present.document import Findings, Folded, Only, Section, Table
 from padiff_shim.present.result import Presented
-from padiff_shim.proof.aligned import AlignedDtype
-from padiff_shim.proof.alignment import Alignment
+from padiff_shim.proof.alignment import AlignedDtype, Alignment
 from padiff_shim.proof.attribution import NOWHERE
 from padiff_shim.proof.bits.result import BitOrigin, Bitwise
-from padiff_shim.proof.carried import CarriedBy
+from padiff_shim.proof.carriers import CarriedBy
 from padiff_shim.proof.distances import DriftRow
 from padiff_shim.proof.drift import Drift
 from padiff_shim.proof.findings import Cause, Fix, Mistake, ProgramPlace, ProofVerdict

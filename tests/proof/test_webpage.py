@@ -7,7 +7,7 @@ import report_page
 import torch
 
 from padiff_shim import ProofVerdict, prove
-from padiff_shim.proof.carried import CarriedBy, CarrierRow
+from padiff_shim.proof.carriers import CarriedBy, CarrierRow
 from padiff_shim.proof.findings import LayerRow, StepRow
 from padiff_shim.proof.pages import far, marked, marked_calls
 from padiff_shim.proof.proof import Proof

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from padiff_shim.dispatch.call_site import CallSite
 from padiff_shim.measure.distance import Distance
 from padiff_shim.present import markdown, text as terminal
-from padiff_shim.proof.carried import CarriedBy, CarrierRow
+from padiff_shim.proof.carriers import CarriedBy, CarrierRow
 from padiff_shim.proof.distances import DriftRow
 from padiff_shim.proof.drift import Drift
 from padiff_shim.proof.findings import Cause, LayerRow, Mistake, ProgramPlace, ProofVerdict, Stage, StepRow
