@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import functools
@@ -52,8 +53,25 @@ def load(word: str, argument: str) -> Any:
 def called(target: Callable[..., Any], word: str, **arguments: Any) -> Any:
     """What the object of ``word`` answers; imports inside it find the modules beside its file."""
     place = word.partition("?")[0].rpartition(":")[0]
-    with beside(Path(place)) if place.endswith(".py") else contextlib.nullcontext():
+    with beside(home(Path(place).resolve())[0]) if place.endswith(".py") else contextlib.nullcontext():
         return target(**arguments)
+
+
+def home(path: Path) -> tuple[Path, str]:
+    """The folder in which imports of a file begin, and the file's name as a module there.
+
+    Of a file that imports from its own package (``from .blocks import ...``) it is the folder above the package.
+    """
+    folder, names = path.parent, [path.stem] if path.stem != "__init__" else []
+    while (folder / "__init__.py").is_file():
+        folder, names = folder.parent, [folder.name, *names]
+    try:
+        nodes = list(ast.walk(ast.parse(path.read_bytes()))) if folder != path.parent else []
+    except (OSError, SyntaxError, ValueError):  # whoever imports it says so
+        nodes = []
+    if any(isinstance(node, ast.ImportFrom) and (node.level or f"{node.module}.".startswith(f"{names[0]}.")) for node in nodes):
+        return folder, ".".join(names)
+    return path.parent, path.stem
 
 
 def _module(name: str, argument: str) -> ModuleType:
@@ -74,16 +92,14 @@ def _file(path: Path, argument: str) -> ModuleType:
     state = path.stat()
     key = path, state.st_mtime_ns, state.st_size
     if key not in _IMPORTED:
+        folder, name = home(path)
         try:
-            name = path.stem if path.stem not in sys.modules else f"{path.parent.name}_{path.stem}".replace("-", "_")
-            with beside(path):
-                spec = importlib.util.spec_from_file_location(name, path)
-                assert spec is not None
-                assert spec.loader is not None
-                _SIBLINGS[path.parent][name] = module = sys.modules[name] = importlib.util.module_from_spec(spec)
-                spec.loader.exec_module(module)
+            if folder == path.parent and name in sys.modules:
+                name = f"{folder.name}_{name}".replace("-", "_")
+            with beside(folder):
+                module = importlib.import_module(name) if folder != path.parent else _executed(name, path)
             sys.modules[name] = module
-            sys.path.append(str(path.parent))  # for imports inside functions that are called later
+            sys.path.append(str(folder))  # for imports inside functions that are called later
             _IMPORTED[key] = module
         except SyntaxError as error:
             if error.filename not in (None, str(path)):
@@ -91,6 +107,15 @@ def _file(path: Path, argument: str) -> ModuleType:
             place = f"{path}:{error.lineno}" if error.lineno else path
             raise FileError("{place} is no Python: {error}", place=place, error=error.msg) from None
     return _IMPORTED[key]
+
+
+def _executed(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    _SIBLINGS[path.parent][name] = module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 _IMPORTED: dict[tuple[Path, int, int], ModuleType] = {}  # files that words named, as they were
@@ -115,9 +140,8 @@ def forgetting() -> Iterator[dict[Path, dict[str, ModuleType]]]:
 
 
 @contextlib.contextmanager
-def beside(path: Path) -> Iterator[None]:
-    """Imports find the modules that lie beside a file first, though the folder of another named file has modules of these names."""
-    folder = path.resolve().parent
+def beside(folder: Path) -> Iterator[None]:
+    """Imports find the modules of a folder first, though the folder of another named file has modules of these names."""
     siblings = _SIBLINGS.setdefault(folder, {})
     names = {entry.stem for entry in folder.iterdir()}
     namesakes = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..errors import ArgumentError
 from ..text import joined, many, tr
 from .models import Builders
-from .program import forgetting
+from .program import forgetting, home
 
 
 class Lacking(NamedTuple):
@@ -45,6 +45,12 @@ def both(word: str, builders: Builders) -> tuple[Any, Any, list[Lacking]]:
         from paddle.compat.proxy import use_torch_proxy_guard
     except ImportError:
         raise ArgumentError("--proxy: this Paddle has no proxy of Torch; 3.3 has one") from None
+    place = word.partition("?")[0].rpartition(":")[0]
+    path = Path(place).resolve()
+    folder, name = home(path)
+    if place.endswith(".py") and folder != path.parent:  # as a module of its package, whose __init__ does not run for the port
+        sys.path.insert(0, str(folder))
+        word = name + word.removeprefix(place)
     original = builders.made(word, "TORCH")
     scope = _Scope(word)
     with forgetting() as neighbours, scope.apart(), use_torch_proxy_guard(enable=True, silent=True):
@@ -150,7 +156,8 @@ class _Package(ModuleType):
             copy = importlib.import_module(home)
         except Exception as error:
             raise _NotImported from error
-        return copy if module else getattr(copy, value.__name__)
+        vars(self)[name] = copy if module else getattr(copy, value.__name__)  # where the import put a module of this name
+        return vars(self)[name]
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[str, int]]:

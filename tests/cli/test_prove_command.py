@@ -125,6 +125,16 @@ def test_siblings_of_one_name_are_imported_by_their_own_side(files):
     assert load("ours/run.py:Port", "X").__name__ == "Port"
 
 
+def test_files_of_packages_of_one_name_import_from_their_own(files):
+    for folder in ("ours", "theirs"):
+        (files / folder / "nets").mkdir()
+        (files / folder / "nets" / "__init__.py").write_text("from .port import made\n")
+        (files / folder / "nets" / "port.py").write_text("def made():\n    from .sizes import WHOSE\n    return WHOSE\n")
+        (files / folder / "nets" / "sizes.py").write_text(f"WHOSE = {folder!r}\n")
+    words = ["ours/nets/port.py:made", "theirs/nets/port.py:made", "ours/nets/__init__.py:made"]
+    assert [called(load(word, "X"), word) for word in words] == ["ours", "theirs", "ours"]
+
+
 @pytest.mark.parametrize(
     ("word", "error", "message"),
     [

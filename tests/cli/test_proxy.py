@@ -59,9 +59,9 @@ def source(tmp_path, monkeypatch):
     (package / "blocks").mkdir(parents=True)
     (package / "__init__.py").write_text("from .models import Net, Lacking\nfrom .only_torch import compiled\n")
     (package / "only_torch.py").write_text("import torch\n\ncompiled = torch.compile(lambda x: x)\n")
-    (package / "blocks" / "__init__.py").write_text("from .scale import Scale as Scaling\n")
-    (package / "blocks" / "scale.py").write_text(PARTS)
-    (package / "models.py").write_text(SOURCE.replace("from parts import Scale", "from .blocks import Scaling as Scale"))
+    (package / "blocks" / "__init__.py").write_text("from .scale import scale\n")
+    (package / "blocks" / "scale.py").write_text(f"{PARTS}\n\ndef scale():\n    return Scale()\n")
+    (package / "models.py").write_text(SOURCE.replace("from parts import Scale", "from .blocks import scale as Scale"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", sys.path[:])
     for name in ("net", "parts"):  # those of other tests' folders
@@ -74,7 +74,7 @@ def source(tmp_path, monkeypatch):
 
 
 @pytest.mark.rows(2)
-@pytest.mark.parametrize("word", ["net.py:Net", "net.py:Net?wide=6", "net:Net", "packed.models:Net", "packed:Net"])
+@pytest.mark.parametrize("word", ["net.py:Net?wide=6", "net:Net", "packed/models.py:Net", "packed.models:Net", "packed:Net"])
 def test_torchs_source_is_proven_as_paddle(word, source, capsys):
     assert main(["prove", "--proxy", word, "--inputs", "2x4"]) == 0
     captured = capsys.readouterr()
