@@ -1,6 +1,5 @@
 """A program in a forked process meets the world of a new interpreter, and ends as it would end there."""
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,14 +47,6 @@ def test_it_ends_as_in_a_new_interpreter(program):
     assert ended(program) == (done.returncode, done.stdout, done.stderr)
 
 
-def test_a_signal_is_a_negative_status():
-    assert ended("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")[0] == -signal.SIGKILL
-
-
-def test_both_streams_together():
-    assert ended("import os; os.write(1, b'a'); os.write(2, b'b'); os.write(1, b'c')", together=True)[1] == "abc"
-
-
 def test_the_checkout_is_found_and_nothing_of_the_tests():
     _, out, _ = ended("import importlib.util as u; print([bool(u.find_spec(n)) for n in ('padiff_shim', 'helpers')])")
     assert out == "[True, False]\n"
@@ -68,8 +59,3 @@ def test_what_comes_too_late_for_the_frameworks_is_refused(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     with pytest.raises(ValueError, match="OMP_NUM_THREADS"):
         ended("")
-
-
-def test_a_hang_is_ended():
-    with pytest.raises(subprocess.TimeoutExpired):
-        ended("import time; time.sleep(1000)", timeout=0.5)

@@ -1,7 +1,6 @@
 """The accuracy cases that users reported: under the shim nothing differs from Torch.
 
-Where native Paddle differs is a fact of the machine (MKL, the instruction set), so nothing here presumes it; what is told of
-kernels that round differently is told of Torch's own, with their sums taken in another order.
+Where native Paddle differs is a fact of the machine (MKL, the instruction set), so nothing here presumes it.
 """
 
 import functools
@@ -15,7 +14,6 @@ import numpy as np
 import paddle
 import pytest
 import torch
-import torch.nn.functional as F
 from helpers import PATIENCE, sampled
 from rich.console import Console
 
@@ -28,7 +26,7 @@ sys.path.insert(0, str(ROOT / "examples"))
 
 import demo_seeds  # noqa: E402
 from seeds import report, seed_000, seed_001, seed_002, seed_003  # noqa: E402
-from seeds.compare import Case, Steps, difference, measure, steps_of  # noqa: E402
+from seeds.compare import Case, Steps, measure  # noqa: E402
 from seeds.config import Ctrl  # noqa: E402
 from seeds.ctrl_paddle import CtrlPaddle  # noqa: E402
 from seeds.ctrl_torch import CtrlTorch, positional_encoding  # noqa: E402
@@ -57,19 +55,6 @@ def natively_different(title):
     return {row.step for row in result(title).rows if row.native.max > 0}
 
 
-@functools.cache
-def reordered(title):
-    """Torch against itself with every product summed backwards: for each step how far rounding alone takes the result."""
-    case = CASES[title]()
-    matmul, linear = torch.matmul, F.linear
-    with pytest.MonkeyPatch.context() as patch:
-        theirs = steps_of(case.torch)
-        patch.setattr(torch, "matmul", lambda x, y: matmul(x.flip(-1), y.flip(-2)))
-        patch.setattr(F, "linear", lambda x, weight, bias: linear(x.flip(-1), weight.flip(-1), bias))
-        backwards = steps_of(case.torch)
-    return {step: difference(backwards[step], array).max for step, array in theirs.items()}
-
-
 @pytest.mark.every_row
 @pytest.mark.parametrize("title", sampled(CASES, 2))
 def test_every_step_is_torchs_under_the_shim(title):
@@ -84,7 +69,6 @@ def test_ctrl_differs_nowhere_before_the_first_layer(title):
     assert len(result(title).rows) == NARROW.layers + 3  # the embeddings, the layers, logits and loss
     states = {f"hidden state {number}" for number in range(1, NARROW.layers + 1)}
     assert natively_different(title) <= {*states, "logits", "loss"}
-    assert {step for step, far in reordered(title).items() if far} - {"loss"} == {*states, "logits"}
 
 
 @pytest.mark.parametrize("title", sorted(REFORMER))
@@ -104,27 +88,6 @@ def test_kernels_suspected_by_001_are_innocent(title):
     assert len(run.calls)
     accused = [call for call in run.calls if call.verdict not in (Verdict.EQUAL, Verdict.ROUNDING)]
     assert {(call.verdict, call.quirk) for call in accused} <= {(Verdict.LOW_ACCURACY, "sequential sum")}, run
-
-
-@pytest.mark.parametrize(
-    ("small", "large"),
-    [
-        ("001: example 2, N(0, 0.02)", "001: example 3, N(0, 1)"),
-        ("000: CTRL-48, random, float64", "000: CTRL-48, trained-like, float64"),
-        ("002: CTRL-48, random, float32", "002: CTRL-48, trained-like, float32"),
-        ("003: Reformer-2, random", "003: Reformer-2, trained-like"),
-        ("003: Reformer-12, random", "003: Reformer-12, trained-like"),
-    ],
-)
-def test_rounding_grows_with_the_variance_of_the_weights(small, large):
-    least, most = (max(reordered(title).values()) for title in (small, large))
-    assert most > 10 * least > 0
-
-
-def test_last_layernorm_hides_the_drift_of_ctrl():
-    """As in the report: the last state, behind a LayerNorm, looks far better than the one before."""
-    far = reordered("002: CTRL-48, trained-like, float32")
-    assert 0 < far["hidden state 48"] < far["hidden state 47"]
 
 
 def test_scalars_in_float64_differ_natively():
@@ -182,19 +145,6 @@ def test_demo_fails_on_a_step_that_differs():
     assert "Under the shim 1 of 2 rows are exactly 0" in text
     assert "max dif:  2.220446049250313e-16   2.220446049250313e-16" in text
     assert "Not counted: a: why." in text
-
-
-def test_a_wrong_port_is_refused():
-    with pytest.raises(ValueError, match="not the same computation"):
-        difference(np.ones(2), np.ones(3))
-    with pytest.raises(ValueError, match="not the same computation"):
-        difference(np.ones(2), np.ones(2, "float32"))
-    with pytest.raises(ValueError, match="do not note the same steps"):
-        measure("wrong", Case(lambda steps: steps.note("a", paddle.ones([1])), lambda steps: steps.note("b", torch.ones(1))))
-    steps = Steps()
-    steps.note("a", torch.ones(1))
-    with pytest.raises(ValueError, match="noted before"):
-        steps.note("a", torch.ones(1))
 
 
 @pytest.mark.slow
