@@ -237,7 +237,7 @@ INTERNAL = (
     "catalogue/",
     "numerics/",
     "optimizers/",
-    "runlog/strided.py",
+    "runlog/inputs.py",
     "substitution/",
     "table/",
     "tape/backward.py",
