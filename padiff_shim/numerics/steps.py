@@ -9,39 +9,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from ..torch_versions import decompositions_of
-from .precision import Array
 
 # ---- Special functions for which Torch's own in float64 are no oracle, and the steps by which kernels compute some.
 #
 # Torch 2.13's float64 trigamma is good to nine digits, and so are its incomplete gamma functions where both operands are large and
-# near one another (docs/defects.md); all its other special functions in the table of ops are good to their last digits.
-# ``tests/numerics/test_special.py`` compares both with mpmath.
-
-LARGE = 20.0  # from here on Stirling's series has the digits of a long double
-MOST = 100_000  # terms of a series, or of a continued fraction
-# Stirling's series of log gamma, in odd powers of 1 / x: the Bernoulli number B(2k) over 2k (2k - 1).
-STIRLING = (
-    (1, 12), (-1, 360), (1, 1260), (-1, 1680), (1, 1188), (-691, 360360), (1, 156), (-3617, 122400), (43867, 244188),
-    (-174611, 125400), (77683, 5796), (-236364091, 1506960),
-)  # fmt: skip
-
-
-def _zeta(order: int, first: int = 16) -> float:
-    """Riemann's zeta function at a whole number from 2 on, by Euler and Maclaurin's formula from ``first`` on.
-
-    Not Torch's: this module may be imported where a mode of Torch's puts new tensors on another device.
-    """
-    rest = [first ** (1.0 - order) / (order - 1), first**-order / 2]
-    for k, divisor in enumerate((12, -720, 30240, -1209600, 47900160)):
-        rest.append(math.prod(range(order, order + 2 * k + 1)) * float(first) ** (-order - 2 * k - 1) / divisor)
-    return math.fsum([*(number**-order for number in range(1, first)), *rest])
-
-
-ZETA = [0.0, 0.0, *map(_zeta, range(2, 25))]
+# near one another; where the first is small, the upper one is 1 - P (docs/defects.md). All its other special functions in the table
+# of ops are good to their last digits. ``tests/numerics/test_special.py`` compares both with mpmath.
 
 
 def polygamma(order: int, x: torch.Tensor) -> torch.Tensor:
@@ -65,95 +41,29 @@ def upper(a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _incomplete(a: torch.Tensor, x: torch.Tensor, complement: bool, kernel: Any) -> torch.Tensor:
-    """By series and continued fraction in long double where both operands are positive and finite; the edges are Torch's."""
-    result = kernel(a, x)
-    shape = result.shape
-    wide_a, wide_x = (operand.expand(shape).cpu().numpy().astype(np.longdouble).reshape(-1) for operand in (a, x))
-    common = np.flatnonzero((wide_a > 0) & (wide_x > 0) & np.isfinite(wide_a) & np.isfinite(wide_x))
-    if not common.size:
-        return result
-    with np.errstate(all="ignore"):
-        value = _regularised(wide_a[common], wide_x[common], complement)
-    flat = result.reshape(-1).clone()
-    flat[torch.from_numpy(common).to(flat.device)] = torch.from_numpy(value.astype(np.float64)).to(flat.device)
-    return flat.reshape(shape)
+    """Torch's, and mpmath's where Torch's lose digits: of numbers large and near one another, and Q of small ones, from 1 - P.
 
-
-def _regularised(a: Array, x: Array, complement: bool) -> Array:
-    """P, or with ``complement`` Q: the series below a + 1, the continued fraction above (Numerical Recipes, 6.2)."""
-    value, series = np.empty_like(a), x < a + 1
-    low, high = (a[series], x[series]), (a[~series], x[~series])
-    power, rest = _power(*low), _rest(*low)
-    # Of small a both P and x^a / gamma(a + 1) are 1 but for a small part, which is added up by itself.
-    value[series] = -(np.expm1(power) + np.exp(power) * rest) if complement else np.exp(power) * (1 + rest)
-    above = np.exp(_power(*high)) * _fraction(*high)
-    value[~series] = above if complement else 1 - above
-    return value
-
-
-def _power(a: Array, x: Array) -> Array:
-    """log(x^a exp(-x) / gamma(a + 1)).
-
-    Of large a the three logarithms are far larger than their sum: C. Loader, Fast and Accurate Computation of Binomial
-    Probabilities (2000).
+    Torch takes an expansion of nine digits up to 0.3 apart, of 200 and more up to 4.5 / sqrt(a). From a million on, where mpmath's
+    series is long, that expansion is good to twelve.
     """
-    large = a >= LARGE
-    apart = np.where(large, (x - a) / a, 0)
-    pi = 4 * np.arctan(np.ones((), a.dtype))
-    return np.where(
-        large, a * (np.log1p(apart) - apart) - _stirling(a) - np.log(2 * pi * a) / 2, a * np.log(x) - x - _log_gamma_of_next(a)
-    )
+    result = kernel(a, x)
+    a, x = a.expand(result.shape), x.expand(result.shape)
+    near = (x - a).abs() / a < torch.where(a < 1000, 0.5, 4.5 / a.sqrt())
+    poor = (a > 20) & (a < 1e6) & near
+    if complement:
+        poor |= (a > 0) & (a < 0.01) & (x > 0) & (x < 1.2)
+    for place in map(tuple, poor.nonzero().tolist()):
+        result[place] = _regularised(float(a[place]), float(x[place]), complement)
+    return result
 
 
-def _stirling(a: Array) -> Array:
-    """log gamma(a + 1) - (a log(a) - a + log(2 pi a) / 2), of large a."""
-    return sum((np.asarray(up, a.dtype) / down * a ** (-2 * k - 1) for k, (up, down) in enumerate(STIRLING)), np.zeros_like(a))
+@functools.lru_cache(4096)
+def _regularised(a: float, x: float, complement: bool) -> float:
+    """P(a, x), or with ``complement`` Q, rounded from 30 digits."""
+    import mpmath  # which Torch requires, too; loaded where a program calls such a function alone
 
-
-def _log_gamma_of_next(a: Array) -> Array:
-    """log gamma(a + 1): of small a by its Taylor series, of others by that of a number above LARGE."""
-    pi = 4 * np.arctan(np.ones((), a.dtype))
-    high = a + LARGE
-    shifted = high * np.log(high) - high + np.log(2 * pi * high) / 2 + _stirling(high)
-    for step in range(1, int(LARGE) + 1):
-        shifted = shifted - np.log(a + step)
-    taylor = np.zeros_like(a)
-    for k in range(24, 2, -1):
-        taylor = (taylor + (-1) ** k * ZETA[k] / k) * a
-    taylor = ((taylor + pi * pi / 12) * a - np.longdouble("0.577215664901532860606512090082402431")) * a
-    return np.where(a < 0.1, taylor, shifted)
-
-
-def _rest(a: Array, x: Array) -> Array:
-    """x / (a + 1) + x^2 / (a + 1) (a + 2) + ..."""
-    term, total, unit = x / (a + 1), x / (a + 1), np.finfo(a.dtype).eps / 4
-    left = np.arange(len(a))
-    for k in range(2, MOST):
-        left = left[term[left] > total[left] * unit]
-        if not left.size:
-            break
-        term[left] = term[left] * x[left] / (a[left] + k)
-        total[left] += term[left]
-    return total
-
-
-def _fraction(a: Array, x: Array) -> Array:
-    """gamma(a + 1, x) exp(x) / x^a by a continued fraction: Lentz's method, whose zeros are the smallest number."""
-    tiny = np.asarray(np.finfo(a.dtype).tiny, a.dtype) * 1e10
-    b = x + 1 - a
-    c, d = np.full_like(a, 1 / tiny), 1 / np.where(b == 0, tiny, b)
-    total, left = d.copy(), np.arange(len(a))
-    for k in range(1, MOST):
-        step = -k * (k - a[left])
-        b[left] += 2
-        below, above = step * d[left] + b[left], b[left] + step / c[left]
-        d[left], c[left] = 1 / np.where(below == 0, tiny, below), np.where(above == 0, tiny, above)
-        change = d[left] * c[left]
-        total[left] *= change
-        left = left[np.abs(change - 1) > 2 * np.finfo(a.dtype).eps]
-        if not left.size:
-            break
-    return total * a
+    with mpmath.workdps(30):
+        return float(mpmath.gammainc(a, *((x, mpmath.inf) if complement else (0, x)), regularized=True))
 
 
 # ---- As kernels compute them: where terms cancel, a bound relative to the result would accuse every kernel.
