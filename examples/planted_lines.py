@@ -101,6 +101,29 @@ LINES = {
         "for layer in (self.q, self.k):\n    rest = x\n    x = layer(x)\n    x = x + rest\nreturn F.gelu(x)",
         alone=True,
     ),
+    "relu in another place": Lines(
+        "h = F.relu(self.n(q))\nreturn self.k(h) + x",
+        "h = self.n(q)\nreturn F.relu(self.k(h)) + x",
+        layers=("paddle.nn.LayerNorm(8)", "torch.nn.LayerNorm(8)"),
+        alone=True,
+    ),
+    "scale beside fused attention": Lines(
+        "s = q @ k.transpose([0, 2, 1])\nreturn F.softmax(s, -1) @ x",
+        "return F.scaled_dot_product_attention(q, k, x)",
+        alone=True,
+    ),
+    "statements in another order": Lines(
+        "h = F.gelu(q)\nh = self.n(h)\nreturn h + k",
+        "h = self.n(q)\nh = F.gelu(h)\nreturn h + k",
+        layers=("paddle.nn.LayerNorm(8)", "torch.nn.LayerNorm(8)"),
+        alone=True,
+    ),
+    "number handed to a layer's maker": Lines(
+        "return self.n(q)",
+        "return self.n(q)",
+        layers=("(lambda n: paddle.nn.LeakyReLU(n))(0.1)", "(lambda n: torch.nn.LeakyReLU(n))(0.3)"),
+        alone=True,
+    ),
     "index in another place": Lines(
         "i = x[0, :, 0].argsort()\nreturn paddle.index_select(q, i // 2, axis=1)",
         "i = x[0, :, 0].argsort()\nreturn torch.index_select(q, 1, i)",

@@ -7,6 +7,7 @@ import copy
 import difflib
 import inspect
 import itertools
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from .expressions import Edit, Rewrite, ValueSource, assigned_once, modules_of, 
 from .findings import Cause
 from .trace import shape_of
 
-_WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon"}  # Torch's names of arguments: Paddle's
+_WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon", "bias": "bias_attr"}  # Torch's names of arguments: Paddle's
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
 
 
@@ -51,7 +52,8 @@ class _Side(NamedTuple):
         """Those of Torch's function, or method of one form, in Paddle's words; none where they are not known."""
         names = parameters_of(resolved(called, self.names))
         overloads = getattr(torch.ops.aten, getattr(called, "attr", ""), None)
-        if not names and overloads is not None and set(overloads.overloads()) <= {"default", "out"}:
+        known = getattr(overloads, "overloads", None)  # none of a name that all objects of Torch's have
+        if overloads is not None and not names and known is not None and set(known()) <= {"default", "out"}:
             names = [name for name, _ in shape_of(overloads.default).parameters]
         return [_WORDS.get(name, name) for name in names]
 
@@ -93,24 +95,38 @@ def _of_functions(
     statements = _paired(_statements(own), _statements(other))
     statements.sort(key=lambda pair: not any(pair[0].lineno <= line <= (pair[0].end_lineno or 0) for line in lines))
     both = [list(_parts(a, b, *sides)) for a, b in statements]
-    known = _read(own) | {each.arg for each in own.args.args}
+    known = _read(own) | {each.arg for each in own.args.args} | sides[0].names.keys()
     names = {name: text for name, text in _names(pair for parts in both for pair in parts).items() if name not in known}
     renamed = {name: _expression(text) for name, text in names.items()}
-    left = _left_out(other, statements, file, _InPort(renamed, {}, *sides), known | sides[0].names.keys())
+    left = _left_out(other, statements, file, _InPort(renamed, {}, *sides), known)
     yield from [_all_of(left), *left] if len(left) > 1 else left
-    named = {name: value for name, value in assigned_once(other).items() if name not in known}
-    named |= renamed
+    named = {name: value for name, value in assigned_once(other).items() if name not in known} | renamed
+    changes = dict[tuple[ast.stmt, ast.stmt], list[Otherwise]]()  # of statements: first those of their parts
     for (statement, twin), parts in zip(statements, both):
-        if not {names.get(name, name) for name in _read(twin)} & _read(statement):
-            continue  # another statement
         texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
-        for chosen in _choices([pair for pair in dict.fromkeys(texts) if pair[1]]):
-            places = [ValueSource(file, node, "") for node in chosen]
-            edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
-            words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
-            shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
-            rewrite = Rewrite(file, frozenset(itertools.chain(*edits)))
-            yield Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, _cause(chosen))
+        choices = _choices([pair for pair in dict.fromkeys(texts) if pair[1]])
+        if choices and {names.get(name, name) for name in _read(twin)} & _read(statement):  # else it is another statement
+            changes[statement, twin] = [_changed(file, statement, twin, chosen) for chosen in choices]
+    whole = _all_of([choices[-1] for choices in changes.values()]) if len(changes) > 1 else None
+    if whole is not None and sorted(_NAMES.findall(whole.own)) == sorted(_NAMES.findall(whole.wanted)):
+        here, there = ("; ".join(map(ast.unparse, nodes)) for nodes in zip(*changes))
+        yield whole._replace(cause=Cause.PLACE, own=here, wanted=there)
+    yield from itertools.chain(*changes.values())
+
+
+_NAMES = re.compile(r"\w+")
+
+
+def _changed(file: str, statement: ast.stmt, twin: ast.stmt, chosen: Mapping[ast.expr, str]) -> Otherwise:
+    """A statement with other texts in the place of some of its parts."""
+    places = [ValueSource(file, node, "") for node in chosen]
+    edits = [place.replaced_by(text).edits for place, text in zip(places, chosen.values())]
+    words = [f"{place.parent.arg}=" if isinstance(place.parent, ast.keyword) else "" for place in places]
+    shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
+    rewrite = Rewrite(file, frozenset(itertools.chain(*edits)))
+    called = all(getattr(place.parent, "func", None) is place.node for place in places)
+    cause = Cause.OTHER_OP if called else _cause(chosen)
+    return Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, cause)
 
 
 _TOGETHER = 3  # statements that the original alone has in a function: more are another function
@@ -141,12 +157,13 @@ def _left_out(
 
 
 def _all_of(changes: Sequence[Otherwise]) -> Otherwise:
-    """Several statements that the original alone has as one change; those that stand at one place stay in their order."""
+    """Changes of several statements as one; those that stand at one place stay in their order."""
     first, texts = min(changes, key=lambda change: change.line), defaultdict[tuple[int, int, int, int], str](str)
     for edit in itertools.chain(*(change.rewrite.edits for change in changes)):
         texts[edit[:4]] += edit.text
     rewrite = Rewrite(first.rewrite.file, frozenset(Edit(*place, text) for place, text in texts.items()))
-    return first._replace(wanted="; ".join(change.wanted for change in changes), rewrite=rewrite)
+    own, wanted = ("; ".join(filter(None, texts)) for texts in zip(*(change[:2] for change in changes)))
+    return first._replace(own=own, wanted=wanted, rewrite=rewrite)
 
 
 def _choices(texts: Sequence[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
@@ -165,7 +182,7 @@ def _twins(own: Collection[str], other: Collection[str]) -> list[tuple[str, str]
     """The functions that stand for one another: of one name, or methods of classes that are called otherwise."""
     methods = {name.rpartition(".")[2]: name for name in other if name not in own}
     twins = [(name, name if name in other else methods.get(name.rpartition(".")[2], "")) for name in own]
-    return [pair for pair in twins if pair[1] and not pair[0].endswith(".__init__")]  # layers are not made anew
+    return [pair for pair in twins if pair[1]]
 
 
 def _cause(chosen: Mapping[ast.expr, str]) -> Cause:
@@ -277,9 +294,11 @@ def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> I
     elif name != expected:
         is_method = nodes[:1] == [getattr(own.func, "value", None)]
         function = ast.Attribute(nodes[0], expected) if is_method else port.function(expected)
-        if function is not None:
+        called, wanted = (node and resolved(node, port.names) for node in (own.func, function))
+        if function is not None and (called is None or called is not wanted):
             yield own, ast.Call(function, own.args, own.keywords)
-        yield own, other
+        if called is None or called is not wanted:
+            yield own, other
     if name == expected and here and there and here.keys() != there.keys():
         left, wanted = {here[each] for each in here if each in there}, {each: there[each] for each in there if each not in here}
         args = [*(each for each in own.args if each in left), *(node for each, node in wanted.items() if each.isdigit())]
@@ -309,9 +328,9 @@ def _as_operator(call: ast.Call, side: _Side) -> ast.expr:
 def _bound(
     nodes: Sequence[ast.expr], keywords: Sequence[ast.keyword], parameters: Sequence[str], own: Sequence[str]
 ) -> dict[str, ast.expr]:
-    """Arguments by the names of the port's parameters, or their places; none where a call unpacks others. ``own``: the call's."""
+    """Arguments by the names of the port's parameters, or their places, as where a call unpacks others. ``own``: the call's."""
     if any(isinstance(node, ast.Starred) for node in nodes) or any(each.arg is None for each in keywords):
-        return {}
+        return {str(at): node for at, node in enumerate([*nodes, *(each.value for each in keywords)])}
     named = {word if (word := str(each.arg)) in parameters else _WORDS.get(word, word): each.value for each in keywords}
     known = [word if word in parameters else "" for word, _ in zip(own, nodes)]
     others = (name for name in parameters if name not in known)

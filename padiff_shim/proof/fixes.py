@@ -25,7 +25,7 @@ from ..present.annotations import Patch
 from ..text import joined, tr
 from .arguments import nodes_of
 from .bits.formulation import replay
-from .bits.source import PortNames, aliases
+from .bits.source import PortNames, aliases, in_place
 from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
 from .findings import Cause, Fix, Mistake
 from .programs import generators_restored
@@ -53,14 +53,28 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
         return constructor(place.layer, layers) if place and mistake.cause in _OF_LAYERS else None
     if place is None:
         return Fix(text)
-    if _LAYER.match(text) and (line := constructor(place.layer, layers, text)) is not None:
-        return replace(line, patch=_another_layer(line, type(layers[place.layer]), place.layer.rpartition(".")[2]))
-    made = constructor(place.layer, layers, text) if _takes(layers.get(place.layer), text) else None
+    made = _fix_of_layer(place.layer, text, layers)
+    return made or (Fix(text) if is_library(place.file) else Fix(text, place.file, place.line))
+
+
+def _fix_of_layer(path: str, text: str, layers: Mapping[str, paddle.nn.Layer]) -> Fix | None:
+    """The line that makes a layer, with other arguments or another layer; None where its constructor takes no such arguments."""
+    if _LAYER.match(text) and (line := constructor(path, layers, text)) is not None:
+        return replace(line, patch=_another_layer(line, type(layers[path]), path.rpartition(".")[2]))
+    made = constructor(path, layers, text) if _takes(layers.get(path), text) else None
     if made is None:
-        return Fix(text) if is_library(place.file) else Fix(text, place.file, place.line)
+        return None
     names, calls = names_in(made.file), _calls_at(made.file, made.line)
-    made_by = [call for call in calls if resolved(call.func, names) is type(layers[place.layer])]
-    return replace(made, patch=_patch(made, calls if layers[place.layer]._forward_pre_hooks else made_by, names))
+    made_by = [call for call in calls if resolved(call.func, names) is type(layers[path])]
+    return replace(made, patch=_patch(made, calls if layers[path]._forward_pre_hooks else made_by, names))
+
+
+def is_written(change: Patch | Remade, layers: Mapping[str, paddle.nn.Layer]) -> bool:
+    """Whether it is known how the port's lines would be with a change."""
+    if isinstance(change, Patch):
+        return True
+    fix = _fix_of_layer(change.layer, _of_constructor(layers.get(change.layer), change.arguments), layers)
+    return fix is not None and fix.patch is not None
 
 
 def _another_layer(line: Fix, made: type, place: str) -> Patch | None:
@@ -276,11 +290,35 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
     text = _of_constructor(layers.get(change.layer), change.arguments)
     alone = [change.layer] if _takes(layers.get(change.layer), text) and _of_a_library(type(layers[change.layer])) else []
     held = [_held_otherwise(layers[path], text) for path in of_one_line(layers, change) or alone]
-    changed = [(part, attributes, vars(part).copy()) for parts in held for part, attributes in parts]
+    with _holding(itertools.chain(*held)):
+        yield len(held) if all(held) else 0
+
+
+@contextlib.contextmanager
+def rewritten(model: paddle.nn.Layer, change: Patch, functions: Sequence[FunctionType]) -> Iterator[int]:
+    """Within it a model runs as if a file of its ``functions`` held other lines; how many functions are others then.
+
+    Where these lines make layers, a model is made anew as they are and with the others, and holds what differs.
+    """
+    around = [node for node in nodes_of(change.file) if isinstance(node, ast.FunctionDef)]
+    names = {node.name for node in around if node.lineno <= change.line <= (node.end_lineno or 0)}
+    makes = bool(names) and "forward" not in names
+    sources = {change.file: change.apply("".join(linecache.getlines(change.file)))}
+    known = list(_made_anew(model)) if makes else []
+    with in_place(sources, functions) as changed:
+        held = [_unlike(layer, plain, _made_as_known(layer, {})) for layer, plain in known] if changed else []
+        with _holding(itertools.chain(*held)):
+            yield changed if any(held) or not makes else 0
+
+
+@contextlib.contextmanager
+def _holding(held: Iterable[tuple[paddle.nn.Layer, dict[str, Any]]]) -> Iterator[None]:
+    """Within it layers have other attributes."""
+    changed = [(part, attributes, vars(part).copy()) for part, attributes in held]
     try:
         for part, attributes, _ in changed:
             part.__dict__.update(attributes)
-        yield len(held) if all(held) else 0
+        yield
     finally:
         for part, attributes, before in changed:
             for name in attributes.keys() - before.keys():
@@ -310,25 +348,64 @@ def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.L
 
     None where its own arguments do not give what it holds, or weights are others.
     """
-    names = list(inspect.signature(type(layer).__init__).parameters)[1:]
     try:
         if _LAYER.match(text):
             return [(layer, {"forward": replay(text, {}).forward})]
         wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
-        if not _of_a_library(type(layer)):
-            return [(layer, wanted)]
+    except Exception:  # whatever a constructor raises
+        return []
+    return (
+        _unlike(layer, *(_made_as_known(layer, changes) for changes in ({}, wanted)))
+        if _of_a_library(type(layer))
+        else [(layer, wanted)]
+    )
+
+
+def _made_anew(layer: paddle.nn.Layer) -> Iterator[tuple[paddle.nn.Layer, paddle.nn.Layer]]:
+    """The outermost of a model's own layers that can be made anew, each with a new one."""
+    plain = None if _of_a_library(type(layer)) else _made_as_known(layer, {})
+    if plain is not None:
+        yield layer, plain
+        return
+    for part in layer.children():
+        yield from _made_anew(part)
+
+
+def _made_as_known(layer: paddle.nn.Layer, changes: Mapping[str, Any]) -> paddle.nn.Layer | None:
+    """A new layer with the arguments that one tells, or others; None where it does not tell them."""
+    parameters = list(inspect.signature(type(layer).__init__).parameters.values())[1:]
+    names = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    try:
         with generators_restored():
-            known = {name: _setting(layer, name) for name in names}
-            plain, other = (type(layer)(**{**known, **changes}) for changes in ({}, wanted))
+            return type(layer)(**{name: _setting(layer, name) for name in names} | dict(changes))
     except Exception:  # whatever a constructor raises that gets what a layer does not tell
+        return None
+
+
+def _unlike(
+    layer: paddle.nn.Layer, plain: paddle.nn.Layer | None, other: paddle.nn.Layer | None
+) -> list[tuple[paddle.nn.Layer, dict[str, Any]]]:
+    """The layers within one that would hold other attributes, with these, if it were another; ``plain``: it, made anew.
+
+    None where that does not hold what it holds, or the other's weights are not its own.
+    """
+    if plain is None or other is None:
         return []
-    parts = [each.sublayers(include_self=True) for each in (layer, plain, other)]
+    parts = [dict(each.named_sublayers(include_self=True)) for each in (layer, plain, other)]
     shapes = [[list(parameter.shape) for parameter in each.parameters()] for each in (layer, other)]
-    if shapes[0] != shapes[1] or list(map(_settings, parts[0])) != list(map(_settings, parts[1])):
+    if shapes[0] != shapes[1] or any(each.keys() != parts[0].keys() for each in parts):
         return []
-    pairs = [(part, before, _settings(after)) for part, before, after in zip(parts[0], map(_settings, parts[1]), parts[2])]
-    unlike = [(part, {name: after[name] for name in after if after[name] != before.get(name)}) for part, before, after in pairs]
+    if [*map(_settings, parts[0].values())] != [*map(_settings, parts[1].values())]:
+        return []
+    unlike = [(part, _otherwise(part, parts[1][path], parts[2][path])) for path, part in parts[0].items()]
     return [(part, attributes) for part, attributes in unlike if attributes]
+
+
+def _otherwise(part: paddle.nn.Layer, plain: paddle.nn.Layer, other: paddle.nn.Layer) -> dict[str, Any]:
+    """What a layer would hold otherwise: plain values, functions and tensors; of another class also what that computes."""
+    attributes = {} if type(other) is type(plain) else {"forward": other.forward}
+    before, after = _settings(plain), _settings(other)
+    return attributes | {name: after[name] for name in after if after[name] != before.get(name)}
 
 
 def _settings(layer: paddle.nn.Layer) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
-import linecache
 import math
 import sys
 from collections import defaultdict
@@ -42,7 +41,7 @@ from .agreement import (
     rounding_noise,
 )
 from .arrangements import laid_as
-from .bits.source import functions_of, in_place
+from .bits.source import functions_of
 from .causes import (
     BACKWARD,
     FORWARD,
@@ -57,7 +56,7 @@ from .causes import (
 )
 from .expressions import attribute_text, statements_of
 from .findings import Cause, Mistake, Stage
-from .fixes import Remade, remade
+from .fixes import Remade, remade, rewritten
 from .match import Matching, wrong_calls
 from .precision import is_whole
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
@@ -385,12 +384,13 @@ class _MistakeSearch:
         if difference is None:
             return None
         answering = self._sides[1].answering if isinstance(self._sides[1], PaddleSide) else None
+        written = [change for other in self._differences if isinstance(change := other.change(), Patch)]
         of_port = self._sides[1].model.training, weight_names(self._sides[1], self._mapping)
         agreed, whole = _agreeing(matching, self._original, self._port), forward or difference.part == FORWARD
         behind: dict[Patch | Remade | None, Behind] = {}
         helps = functools.cache(functools.partial(self._helps, agreed, behind, forward=whole))
         evidence = Evidence(
-            *(self._original.trace, self._port.trace, matching, self._forced.keys(), *of_port),
+            *(self._original.trace, self._port.trace, matching, self._forced.keys(), written, *of_port),
             layers=(self._sides[0].layers, self._sides[1].layers),
             answering=answering,
             helps=helps,
@@ -474,10 +474,8 @@ class _MistakeSearch:
         return 0 if not helps else 1 if rest else MENDS
 
     def _with(self, change: Patch | Remade) -> contextlib.AbstractContextManager[int]:
-        if isinstance(change, Patch):
-            lines = "".join(linecache.getlines(change.file))
-            return in_place({change.file: change.apply(lines)}, self._functions(change.file))
-        return remade(self._sides[1].wide_model(), change)
+        model = self._sides[1].wide_model()
+        return rewritten(model, change, self._functions(change.file)) if isinstance(change, Patch) else remade(model, change)
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
         """Where the port's gradient goes back, and the original's graph ends."""

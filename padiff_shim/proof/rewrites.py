@@ -16,6 +16,7 @@ import torch
 
 from ..dispatch.frames import paused
 from ..frameworks.memory import TENSOR_TYPES, to_torch
+from ..present.annotations import Patch
 from .arguments import ApiCall, as_read, shown, value_of
 from .bits.formulation import replay
 from .bits.source import PortNames, aliases
@@ -38,6 +39,7 @@ class Evidence:
         original, port: the calls of both runs.
         matching: which values of both runs agree, while the search goes on; None when it is over, and the numbers are gone.
         mended: the calls of the port that go on with the original's values.
+        written: the changes of the port's lines that earlier differences ask for.
         training: whether the port trains.
         weights: names of the port's that are trained, or have a partner and so hold equal values.
         tied: whether a weight is one tensor in one program and several in the other.
@@ -52,6 +54,7 @@ class Evidence:
     port: Trace = field(default_factory=Trace)
     matching: Matching | None = None
     mended: Collection[Key] = ()
+    written: Collection[Patch] = ()
     training: bool = True
     weights: Collection[str] = ()
     tied: bool = False

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ast
 import functools
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +33,7 @@ from .causes import (
 )
 from .expressions import (
     Rewrite,
+    ValueSource,
     argument_source,
     both,
     registered,
@@ -41,10 +41,11 @@ from .expressions import (
     with_arguments,
 )
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
-from .fixes import Remade, made_as, of_one_line
+from .fixes import Remade, is_written, made_as, of_one_line
 from .match import Matching, depends_on, kind, roots, wrong_calls
 from .rewrites import (
     MENDS,
+    UNTRIED,
     Evidence,
     LayersOfBoth,
     is_one,
@@ -125,24 +126,43 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     change, traces = difference.change(), (evidence.original, evidence.port)
     ends = [next((node for node in reversed(trace.nodes) if not node.backward), None) for trace in traces]
     original, port = difference.original or ends[0], difference.port or ends[1]
-    mended = evidence.mended or (change is not None and evidence.helps(change) == MENDS)
-    if evidence.matching is None or original is None or port is None or mended or difference.cause is Cause.GRAPH_ENDS:
+    mended = change is not None and evidence.helps(change) == MENDS
+    written = is_written(change, evidence.layers[1]) if change is not None and mended else False
+    if evidence.matching is None or original is None or port is None or difference.cause is Cause.GRAPH_ENDS:
         return differences
-    difference = replace(difference, port=port, write="", arguments=(), spelled="", attribute="", rewrite=None, settles=True)
-    for made, words in made_as(*evidence.layers, original.layer, port.layer):
+    if written or (change is None and _is_within(port, evidence.written)):
+        return differences
+    settled = replace(difference, port=port, write="", arguments=(), spelled="", attribute="", rewrite=None, settles=True)
+    known = difference.text if difference.cause is Cause.ATTRIBUTE and not difference.write else ""
+    for made, words in made_as(*evidence.layers, original.layer, port.layer) if not (mended or evidence.mended) else ():
         if evidence.helps(made, True) == MENDS:
+            known = words
             text = tr("{text} (write {write})", text=words, write=made.arguments)
-            changed = replace(difference, cause=Cause.ATTRIBUTE, text=text, port=replace(port, layer=made.layer))
+            changed = replace(settled, cause=Cause.ATTRIBUTE, text=text, port=replace(port, layer=made.layer))
             held = f"{made.layer}.{made.arguments.partition('=')[0]}".removeprefix(".") if made.layers else ""
-            return [*differences[:-1], replace(changed, write=made.arguments, rewrite=made if held else None, attribute=held)]
+            difference = replace(changed, write=made.arguments, rewrite=made if held else None, attribute=held)
+            if is_written(made, evidence.layers[1]):
+                return [*differences[:-1], difference]
+            break
     makers = [operand.value.node.site for operand in port.operands if operand.value.node is not None]
-    for other in itertools.islice(otherwise(port.site, original.site, makers), _MOST_TRIED):
-        if evidence.helps(other.rewrite.patch(), True) == MENDS:
-            text = tr("{own}, where the original has {wanted}", own=other.own, wanted=other.wanted)
-            text = text if other.own else tr("the original has {wanted} here, the port does not", wanted=other.wanted)
-            sites = original.site._replace(line=other.original), port.site._replace(line=other.line)
-            return [*differences[:-1], replace(difference, cause=other.cause, text=text, sites=sites, rewrite=other.rewrite)]
-    return differences
+    best, most, tried = None, int(difference.change() is not None), 0
+    for other in otherwise(port.site, original.site, makers):
+        patch = other.rewrite.patch()
+        here = patch is not None and _is_within(port, [patch])
+        if here or not evidence.mended:
+            helps = evidence.helps(patch, not here)
+            best, most = (other, helps) if most < helps != UNTRIED and (here or helps == MENDS) else (best, most)
+            tried += helps != UNTRIED
+        if most == MENDS or tried == _MOST_TRIED:
+            break
+    if best is None:
+        return [*differences[:-1], difference]
+    text = tr("{own}, where the original has {wanted}", own=best.own, wanted=best.wanted)
+    text = text if best.own else tr("the original has {wanted} here, the port does not", wanted=best.wanted)
+    text = tr("{first}: {second}", first=known, second=text) if known else text
+    sites = original.site._replace(line=best.original), port.site._replace(line=best.line)
+    settled = replace(settled, cause=best.cause, text=text, sites=sites, rewrite=best.rewrite, settles=most == MENDS)
+    return [*differences[:-1], settled]
 
 
 def names_before_operands(differences: Differences, evidence: Evidence) -> Differences:
@@ -263,7 +283,9 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
             number = as_read(number / factor if scaling.api.symbol == "*" else number * factor)
             words, rewrite = write(scaling.api, {"y": number}), with_arguments(scaling.api, {"y": shown(number)})
         else:
-            words, rewrite = tr("multiply the scores by {factor}", factor=shown(as_read(1 / factor))), None
+            number = shown(as_read(1 / factor))
+            rewrite = _multiplied(calls, number)
+            words = tr("multiply the scores by {factor}", factor=number) if rewrite is None else ""
         return [
             *differences[:-1],
             CallDifference(
@@ -275,6 +297,14 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
             ),
         ]
     return differences
+
+
+def _multiplied(calls: Sequence[TraceCall], number: str) -> Rewrite | None:
+    """The line that makes the scores with a number as a factor; ``calls``: behind the softmax, the nearest first."""
+    product = next((call.api for call in calls if kind(call) == "product" and call.api is not None), None)
+    if product is None or product.expression is None:
+        return None
+    return ValueSource(product.file, product.expression, "").replaced_by(f"{ast.unparse(product.expression)} * {number}")
 
 
 def _behind(node: TraceCall) -> Iterator[Value]:
@@ -571,9 +601,17 @@ def consequences(differences: Differences, evidence: Evidence) -> Differences:
 
 def _is_rewritten(difference: CallDifference, earlier: Differences) -> bool:
     """Whether the change of a line that mends an earlier difference mends this one; in several layers it is one all the same."""
+    changes = [change for other in earlier if isinstance(change := other.change(), Patch)]
+    if difference.change() is None and difference.port is not None:
+        return _is_within(difference.port, changes)
     same = [other for other in earlier if difference.rewrite is not None and other.rewrite == difference.rewrite]
     kinds = {(other.cause, other.port and other.port.name) for other in same}
     return bool(kinds - {(difference.cause, difference.port and difference.port.name)})
+
+
+def _is_within(port: TraceCall, changes: Collection[Patch]) -> bool:
+    """Whether a call's line is one of those that changes make others."""
+    return any(change.file == port.site.file and change.line <= port.site.line <= change.end_line for change in changes)
 
 
 def _api_of(difference: CallDifference) -> tuple[str, CallSite, str] | None:

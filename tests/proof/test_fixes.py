@@ -1222,5 +1222,5 @@ def test_what_several_lines_read_of_a_layer_is_one_finding(order, turns, name, t
     port, original = (loaded(tmp_path / f"turned_{framework}.py").Model() for framework in words)
     x = np.random.default_rng(0).standard_normal((2, 8, 8, 8)).astype("float32")
     (mistake,) = prove(port, original, x, phase="forward").mistakes
-    assert (mistake.cause, mistake.paddle.line) == (Cause.ATTRIBUTE, 6), mistake
-    assert mistake.write.startswith(name)
+    assert (mistake.cause, mistake.fix.patch.line) == (Cause.ATTRIBUTE, 19), mistake
+    assert mistake.text.startswith(name)
