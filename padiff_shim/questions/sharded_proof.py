@@ -32,8 +32,8 @@ from ..proof.prove import both_losses
 from ..recording.call_reasons import CALL_KINDS
 from ..recording.diff import diff_of_ranks
 from ..recording.difference import Difference, EqualWithin, TensorKey, TensorRow, tensor_key
-from ..recording.joined import Groups, join
-from ..recording.numbering import NameMap
+from ..recording.joined import Groups, join, weight_name
+from ..recording.numbering import NameMap, Shapes, roots
 from ..recording.pages import described as row_text
 from ..recording.rank_causes import RANK_CAUSES, RankCauses
 from ..recording.reading import read
@@ -139,7 +139,7 @@ def prove_sharded(
             that runs forward and backward, combines gradients over ranks if nothing else does, and returns the loss of this rank,
             as the mean over its share, or None if the rank has none. Default: ``loss(layer(inputs)).backward()``.
         shards, names: how tensors are put together, and which names belong together, as for :func:`padiff_shim.diff`; ``names``
-            are patterns of the port's paths -> the original's.
+            are patterns of the port's paths -> the original's; outermost layers as ``llama`` and ``model`` need no entry.
         folder: a new or empty folder that all ranks see, for the recordings of all runs, which stay there. Default: a temporary one
             of this machine.
         seed: all random generators begin with it in each run.
@@ -252,8 +252,11 @@ class _Question:
                 folder = place / f"original-{kind}"
                 drawn |= record_original(folder, self.module, self.inputs, self.original_loss, self.seed, wide=kind == WIDE)
             write_constants(place / "constants.npz", self.module)
-        meeting.mark("original")
-        meeting.wait("original")
+        meeting.mark("original", [_shapes_of(self.layer), _shapes_of(self.module)])
+        shapes = meeting.wait("original")
+        if self.names is None:
+            parts = {name: shape for known, _ in shapes.values() for name, shape in known.items()}
+            self.names = roots(parts, shapes[0][1])
         near = near_constants(place / "constants.npz", self.layer, NameMap(self.names))
         for kind in kinds:
             folder = place / f"port-{kind}"
@@ -322,6 +325,11 @@ class _Question:
     def _causes(self, place: Path, kind: str, wide: Difference) -> RankCauses:
         port, original = map(read, self._folders(place, kind))
         return RankCauses(join(port, original, ShardRules(self.shards), NameMap(self.names), self._groups)[0], wide.rows)
+
+
+def _shapes_of(model: Any) -> Shapes:
+    """Of this rank's parameters, by their names in the model."""
+    return {weight_name(name): tuple(parameter.shape) for name, parameter in model.named_parameters()}
 
 
 def _plain_step(loss: Callable[[Any], Any]) -> Step:

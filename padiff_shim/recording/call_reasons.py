@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,6 +36,7 @@ _GATES = 4  # results before a call, two of which it may activate and multiply
 _MOST = 4096  # slices whose order is looked for
 _NOTHING_WANTED = {"false", "none", "nchw", "ncl", "ncdhw", "explicit"}  # arguments that say nothing
 _PRODUCTS = frozenset({"matmul", "linear", "mm", "bmm", "addmm"})  # spellings of one call
+_NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -230,12 +232,13 @@ def _reads_others(a: Tensor, b: Tensor) -> DifferenceReason:
 
 def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
     """A call of both runs that reads in one what the other's call reads behind one more call, perhaps of another rank; or another
-    call in each."""
+    call in each. A layer is asked about what it returns."""
     a, b = row.a, row.b
-    if a is None or b is None or a.reads is None or b.reads is None or not {*a.names} & {*b.names}:
+    if a is None or b is None or not (row.any.kind == "layer" or {*a.names} & {*b.names}):
         return None
-    reads = [{operand.digest for operand in side.reads.operands} for side in (a, b) if side.reads is not None]
-    before = [other for other in rows if other.any.kind in ("op", "layer") and other.any.step == row.any.step]
+    reads = [{operand.digest for operand in side.reads.operands} if side.reads else digests(side) for side in (a, b)]
+    before = [other for other in rows if other.any.kind in ("op", "layer") and other.any.step == row.any.step and other is not row]
+    before = [other for other in before if other.any.index < row.any.index]
     calls = [other for other in before if other.any.kind == "op" and other.apart is None]
     unpaired = {side: [call for other in calls if (call := getattr(other, side))] for side in "ab"}
     lone = [  # other than what the call itself writes beside its result
@@ -261,6 +264,14 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
                         "{text}: rank {rank} receives what rank {sender} has made of it", text=text, rank=row.rank, sender=ranks[0]
                     )
                 return DifferenceReason(CALLS, text, {"side": side, "call": call.name})
+    for place, side in enumerate("ab" if row.any.kind == "layer" else ""):
+        made = [other for other in before if other.apart and other.any.layer != row.any.layer]
+        made = [other for other in made if digests(getattr(other, side)) == reads[place]]
+        if made and digests(getattr(made[-1], "ba"[place])) != reads[1 - place]:
+            words = {"side": side, "row": made[-1].any.sentence(brief=True), "other": "ba"[place]}
+            return DifferenceReason(
+                CALLS, tr("{side} returns {row} as it is, {other} does not", **words), {"side": side, "call": ""}
+            )
     return None
 
 
@@ -288,7 +299,8 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
 
 
 def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason | None:
-    """By how much the losses smooth their labels; where one is composed of several calls, by what it is of the other's logits."""
+    """By how much the losses smooth their labels; where one is composed of several calls, by what it is of the other's logits, and
+    by the numbers that its calls multiply by."""
     step = [row for row in rows if row.any.step == first.any.step]
     until = next((place for place, row in enumerate(step) if row is first), len(step))
     for place, row in enumerate(step[: until + 1]):  # a loss behind what differs first tells nothing
@@ -296,7 +308,7 @@ def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReaso
         losses = [_float(side) for side in (row.a, row.b) if side is not None and side.size == 1]
         if shares == [None, None] or len(losses) < 2 or losses[0] is None or losses[1] is None:
             continue
-        known = int(shares[0] is None)
+        known, total = int(shares[0] is None), 1.0
         if shares[1 - known] is None:
             returned = [side for other in step[:place] if other.any.kind == "layer" and (side := (other.a, other.b)[known])]
             logits = _float(returned[-1]) if returned else None
@@ -306,10 +318,19 @@ def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReaso
             shifted = logits - logits.max(-1, keepdims=True)
             uniform = float((np.log(np.exp(shifted).sum(-1)) - shifted.mean(-1)).mean())
             plain = (entropies[known] - share * uniform) / (1 - share)
-            shares[1 - known] = (entropies[1 - known] - plain) / (uniform - plain) if uniform != plain else None
+            calls = [call for other in step if (call := (other.a, other.b)[1 - known]) is not None and call.reads is not None]
+            numbers = {abs(float(text)) for call in calls for text in call.reads.arguments.values() if _NUMBER.fullmatch(text)}
+            own = entropies[1 - known]
+            ways = [((own - plain) / (uniform - plain), 1.0)] if uniform != plain else []
+            ways += [((own - (1 - share) * plain) / uniform, 0.0)] if uniform else []
+            ways = [(other, sum_ or 1 - share + other) for other, sum_ in ways]
+            by_calls = [way for way in ways if any(abs(way[0] - number) <= _SMOOTHED for number in numbers)]
+            shares[1 - known], total = next(iter([*by_calls, *ways]), (None, 1.0))
         a, b = shares
         if a is not None and b is not None and abs(a - b) > _SMOOTHED and -_SMOOTHED < min(a, b) <= max(a, b) < 1:
             text = tr("labels are smoothed by {a:.3g} in a, by {b:.3g} in b", a=a, b=b)
+            if total != 1:
+                text = tr("{text}, where the parts of a loss add up to {total:.3g}", text=text, total=total)
             return DifferenceReason(ARGUMENTS, text, {"label_smoothing": [a, b]})
     return None
 
@@ -406,6 +427,8 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
     """A call that reads another part of a result, or one that was reshaped otherwise, as heads are."""
     for name, a, b in ways:
         if not isinstance(a, Arranged) or not isinstance(b, Arranged) or alike(a.values, b.values):
+            continue
+        if a.values.shape == b.values.shape and multiple(a.values, b.values, _CLOSE):  # scaled before the call, or behind it
             continue
         makers = [_maker(rows, side, way.source) for side, way in (("a", a), ("b", b))]
         wholes = [None if whole is None else whole.values() for whole in (makers[0].a, makers[1].b)]

@@ -41,7 +41,7 @@ from .reasons import counted, factor_of, reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import WEIGHT, Tensor, is_loss, is_weight, numbered, parameter_name, scales_loss
+from .tensors import ROW_KINDS, WEIGHT, Tensor, is_loss, is_weight, numbered, parameter_name, scales_loss
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _COMPARED = 3  # steps that tell a skipped one from accumulation
@@ -138,8 +138,8 @@ def diff(
     _in_step(compared, difference, stages)
     difference.settings.conclude()
     difference.reason = _reason(both, stages, difference)
+    _note_ends(difference, [[known[rank] for rank in sorted({*taken})] for known, taken in zip(both, zip(*chosen))])
     for name, known, taken in zip("ab", both, zip(*chosen)):
-        _note_ends(difference, name, [known[rank] for rank in sorted({*taken})])
         if left := [str(rank) for rank in known if rank not in taken]:
             difference.notes.append(tr("{name}: ranks {left} were not compared", name=name, left=", ".join(left)))
     difference.notes += [
@@ -175,26 +175,27 @@ def diff_of_ranks(
     tolerances = tolerances._replace(crossing=a.framework != b.framework)
     _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference, {})
     difference.settings.conclude()
-    sending = _of_sending(both, (a.layout.stages, b.layout.stages), difference)
-    difference.reason = sending or reason_of(difference, lambda row: _cause(a, b, difference, row))
-    holes, difference.holes = difference.holes, []  # behind those of the recordings themselves
-    for name, run, known in zip("ab", runs[0], both):
-        lost = lost_ranks(run.header.get("ranks") or 1, known)
-        difference.holes += [f"{name}: {hole}" for hole in lost]
-        difference.ranks_lost = difference.ranks_lost or bool(lost)
-        _note_ends(difference, name, known.values())
-    difference.holes += holes
+    known = reason_of(difference, lambda row: _cause(a, b, difference, row))
+    difference.reason = _of_sending(both, (a.layout.stages, b.layout.stages), difference, known) or known
+    lost = [lost_ranks(run.header.get("ranks") or 1, known) for run, known in zip(runs[0], both)]
+    difference.ranks_lost = any(lost)
+    _note_ends(difference, [known.values() for known in both], lost)
     for option, unused in (("shards", rules.unused), ("names", names.unused)):
         if unused:
             difference.notes.append(tr("{option}: no name matches {patterns}", option=option, patterns=", ".join(unused)))
     return difference
 
 
-def _note_ends(difference: Difference, name: str, recordings: Iterable[Recorded]) -> None:
-    """Remarks on the processes of one run, and what their recordings lack."""
-    for recorded in recordings:
-        difference.notes += [f"{name}: {remark}" for remark in (*recorded.beside, *recorded.remarks)]
-        difference.holes += [f"{name}: {hole}" for hole in recorded.holes]
+def _note_ends(difference: Difference, runs: Iterable[Iterable[Recorded]], lost: Sequence[Sequence[str]] = ((), ())) -> None:
+    """Remarks on the processes of both runs, and what their recordings lack, or ``lost`` ranks: before what one lacks of the
+    other."""
+    between, difference.holes = difference.holes, []
+    for name, recordings, holes in zip("ab", runs, lost):
+        difference.holes += [f"{name}: {hole}" for hole in holes]
+        for recorded in recordings:
+            difference.notes += [f"{name}: {remark}" for remark in (*recorded.beside, *recorded.remarks)]
+            difference.holes += [f"{name}: {hole}" for hole in recorded.holes]
+    difference.holes += between
 
 
 WeightKey = tuple[str, tuple[int, ...]]  # digest and shape of a weight
@@ -382,20 +383,24 @@ def _reason(
         return DifferenceReason("parts", text, {})
     crossing = difference.frameworks[0] != difference.frameworks[1]
     switches = [] if crossing else list(candidates(*difference.headers, "", difference.frameworks[0]))
-    return _of_sending(both, (stages, stages), difference) or reason_of(difference, None, switches)
+    known = reason_of(difference, None, switches)
+    return _of_sending(both, (stages, stages), difference, known) or known
 
 
 def _of_sending(
     both: tuple[dict[int, Recorded], dict[int, Recorded]],
     stages: tuple[Mapping[int, int], Mapping[int, int]],
     difference: Difference,
+    known: DifferenceReason | None,
 ) -> DifferenceReason | None:
-    """A stage of a pipeline whose first call differs, and that receives other values than those of another stage's results."""
+    """A stage of a pipeline that receives other values than those of another stage's results, if its first call differs, or more is
+    not ``known`` of what differs first than its place."""
     first = difference.first
     if first is None or difference.origin is not None or first.any.kind not in _FORWARD:
         return None
     place = first.rank, first.any.step
-    if next(row for row in difference.rows if (row.rank, row.any.step) == place and row.any.kind in _FORWARD) is not first:
+    begins = next(row for row in difference.rows if (row.rank, row.any.step) == place and row.any.kind in _FORWARD)
+    if begins is not first and known is not None and known.kind not in ROW_KINDS:
         return None
     for side, run, stage in zip("ab", both, stages):
         if not stage.get(first.rank):
@@ -459,12 +464,7 @@ def _compare(
     finder = OriginFinder(difference.call_origins, (a.header, b.header), a.framework)
     partners, weights = ExpectedPartners(crossing=tolerances.crossing or ranks is not None), (set[WeightKey](), set[WeightKey]())
     places: dict[Any, list[tuple[int | None, int | None]]] = {}  # of fingerprints: numbers of tensors -> which belong together
-    steps = (
-        _common_steps(a, b, difference)
-        if difference.fingerprints
-        else _paired_steps(a.steps(), b.steps(), difference.begins, difference.holes)
-    )
-    for first, second in difference.settings.along(steps):
+    for first, second in difference.settings.along(_common_steps(a, b, difference)):
         step = StepDifference(
             a.rank, first.step, (_loss(first), _loss(second)), data=(_data(first, weights[0]), _data(second, weights[1]))
         )
@@ -488,7 +488,9 @@ def _compare(
         _settle_orders(difference, inputs, rows)
         difference.inputs += [row for row in inputs if _is_known(row)][: max(0, HELD - len(difference.inputs))]
         unknown += [row for row in rows if not _is_known(row)]
-        comparable = _backwards(filter(_is_known, _judged(rows, ranks.scaled if ranks is not None and ranks.divided else None)))
+        comparable = _backwards(
+            filter(_is_known, _judged(_until_broken(rows, (a, b)), ranks.scaled if ranks is not None and ranks.divided else None))
+        )
         _count(step, comparable, difference.heat)
         if not tolerances.crossing and ranks is None:
             finder.step(comparable)
@@ -499,6 +501,17 @@ def _compare(
     if tolerances.crossing or ranks is not None:
         difference.met = difference.met and all(met)
     difference.notes += _remarks(difference, common, unknown, crossing=tolerances.crossing)
+
+
+def _until_broken(rows: list[TensorRow], runs: Sequence[Recorded | JoinedRun]) -> list[TensorRow]:
+    """The rows of a step without those of a run that goes on behind the last that both have, if the other was broken off there: the
+    weights with which it ended are none that an update has made."""
+    for side, other in (names for names, run in zip(("ab", "ba"), runs) if run.broken):
+        updated = [any(row.any.kind == IN_STEP and getattr(row, name) for row in rows) for name in (side, other)]
+        rows = [row for row in rows if row.any.kind != "parameter"] if updated == [False, True] else rows
+        last = max((getattr(row, other).index for row in rows if row.apart is not None), default=-1)
+        rows = [row for row in rows if getattr(row, side) is not None or row.any.index <= last]
+    return rows
 
 
 def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference) -> set[str]:
@@ -542,38 +555,67 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow],
 def _common_steps(
     a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference
 ) -> Iterator[tuple[RecordedStep, RecordedStep]]:
-    """The steps that two runs of fingerprints both have; what one has alone is said."""
-    ends, alone, common = [-1, -1], [0, 0], False
-    for pair in side_by_side(a.steps(), b.steps(), difference.begins[1] if difference.begins else 0):
-        first, second = pair
+    """The steps that two runs both have; what one has alone is said. If one of two recordings of values has a single step, and was
+    not cut short, all of both at once, unless it is known to begin later.
+
+    When a step comes, a run that has no further one has been read to its end.
+    """
+    runs, begin = [a.steps(), b.steps()], difference.begins[1] if difference.begins else 0
+    if not difference.fingerprints:
+        begun = [list(itertools.islice(run, 2)) for run in runs]
+        runs = [itertools.chain(*known) for known in zip(begun, runs)]
+        single = [len(known) < 2 and not run.broken for known, run in zip(begun, (a, b))]
+        if difference.begins is None and any(single):
+            yield merged(runs[0]), merged(runs[1])
+            return
+        runs = [_with_parameters(run, begin) for run in runs]
+    ends, alone, waiting = [-1, -1], [0, 0], list[tuple[RecordedStep, RecordedStep]]()
+    common = False
+    for pair in side_by_side(runs[0], runs[1], begin):
+        yield from waiting
+        waiting.clear()
         ends = [end if step is None else step.step for end, step in zip(ends, pair)]
-        if first is None or second is None:
+        first, second = pair
+        lone = first or second if first is None or second is None else None
+        ended = difference.begins is not None or (a if first is None else b).broken
+        if lone is None or not (difference.fingerprints or (ended and _digests(lone))):
+            common = common or lone is None
+            waiting.append((first or RecordedStep(ends[1]), second or RecordedStep(ends[0])))
+        else:
             alone[first is None] += 1
             difference.data_behind += [(_digests(first), _digests(second))][len(difference.data_behind) // _COMPARED :]
-        else:
-            common = True
-            yield first, second
+    yield from waiting
     every = [(run.header.get("options") or {}).get("every") for run in (a, b)]
     for place, name in enumerate("ab" if common else ""):
         other = "ba"[place]
         number, here, there = alone[place], ends[place], ends[1 - place]
         if number and here > there:
-            difference.holes.append(_goes_on(name, here, there))
+            text = tr(
+                "{name} goes on to step {here:,}, {other} ends with step {there:,}", name=name, here=here, other=other, there=there
+            )
+            difference.holes.append(text)
         if number and every[0] != every[1]:
             difference.notes.append(f"{many(number, 'step')} of {name} alone: every={every[0]} against {every[1]}")
         elif number and here <= there:
             difference.holes.append(tr("{other} lacks {steps} that {name} has", other=other, steps=many(number, "step"), name=name))
 
 
+def _with_parameters(steps: Iterable[RecordedStep], begin: int) -> Iterator[RecordedStep]:
+    """The steps of a run from ``begin`` on, the first of them with the parameters that those before have made."""
+    before: dict[str, Tensor] = {}
+    for step in steps:
+        if step.step < begin:
+            before |= {tensor.name: replace(tensor, step=begin) for tensor in _of(step, "parameter")}
+        else:
+            step.tensors = [*before.values(), *step.tensors]
+            before.clear()
+            yield step
+
+
 def _digests(step: RecordedStep | None) -> frozenset[str]:
     """Of the data of a step."""
     inputs = () if step is None else step.inputs
     return frozenset(tensor.digest for tensor in inputs if tensor.tensor != WEIGHT and tensor.digest)
-
-
-def _goes_on(name: str, here: int, there: int) -> str:
-    words = {"name": name, "here": here, "other": "ba"["ab".index(name)], "there": there}
-    return tr("{name} goes on to step {here:,}, {other} ends with step {there:,}", **words)
 
 
 def _fingerprint_pairs(
@@ -589,39 +631,6 @@ def _fingerprint_pairs(
         ]
         return pairs
     return [(None if a is None else sides[0][a], None if b is None else sides[1][b]) for a, b in places[key]]
-
-
-def _paired_steps(
-    a: Iterator[RecordedStep], b: Iterator[RecordedStep], begins: tuple[str, int] | None, holes: list[str]
-) -> Iterator[tuple[RecordedStep, RecordedStep]]:
-    """The steps of both runs by their numbers; if one has a single step, all of both at once, unless it is known to begin later."""
-    begun = list(itertools.islice(a, 2)), list(itertools.islice(b, 2))
-    runs = itertools.chain(begun[0], a), itertools.chain(begun[1], b)
-    if begins is None and min(map(len, begun)) < 2:
-        yield merged(runs[0]), merged(runs[1])
-        return
-    before: dict[str, Tensor] = {}  # parameters of the earlier run as the other begins
-    alone: list[tuple[RecordedStep, RecordedStep]] = []  # steps of one run: of a resume, those behind its last are not compared
-    common = False
-    for first, second in side_by_side(*runs):
-        step = next(side.step for side in (first, second) if side is not None)
-        pair = first or RecordedStep(step), second or RecordedStep(step)
-        if begins is not None and step <= begins[1]:
-            earlier = pair["ba".index(begins[0])]
-            if step < begins[1]:
-                before |= {tensor.name: replace(tensor, step=begins[1]) for tensor in _of(earlier, "parameter")}
-                continue
-            earlier.tensors = [*before.values(), *earlier.tensors]
-        alone.append(pair)
-        if first is not None and second is not None:
-            common = True
-            yield from alone
-            alone.clear()
-    data = any(tensor.tensor != WEIGHT for pair in alone for side in pair for tensor in side.inputs)
-    if not (common and begins and data):
-        yield from alone
-    else:
-        holes.append(_goes_on("b" if not alone[0][0].tensors else "a", alone[-1][0].step, alone[0][0].step - 1))
 
 
 def _pairs(first: RecordedStep, second: RecordedStep, common: set[str]) -> list[Pair]:

@@ -17,7 +17,7 @@ from .numbering import NameMap, Numbers, numbers_by_stage, numbers_of, renumbere
 from .reading import Recorded, RecordedStep
 from .settings import ByName
 from .shards import FusedAxis, RankTensor, ShardRules, Way, whole_shape
-from .tensors import INPUT, WEIGHT, Tensor, is_weight, parameter_name
+from .tensors import INPUT, NORM, WEIGHT, Tensor, is_weight, parameter_name
 
 _WRAPPERS = re.compile(r"^(?:(?:_layers|module)(?:\.|$))+")  # DataParallel's and DistributedDataParallel's names for the model
 _Key = tuple[tuple[Any, ...], int]  # what makes tensors of ranks belong together, and which of those of a step it is
@@ -78,6 +78,11 @@ class JoinedRun:
         self._batch_calls: dict[tuple[Any, ...], int] = {}
         self._settings_of: dict[int, tuple[Any, ByName]] = {}  # as read, and by the names of the whole model
         self._sharing: set[tuple[str, int]] = set()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a rank ended before the program's end, as far as it was read."""
+        return any(recorded.broken for recorded in self.ranks.values())
 
     def kinds(self) -> set[str]:
         """The kinds of tensors that any rank has."""
@@ -178,8 +183,13 @@ class JoinedRun:
             (count,), ranks = slices, list(self.ranks)
             self.layout.groups = tuple(tuple(ranks[first : first + count]) for first in range(0, len(ranks), max(count, 1)))
         data = {rank: _data(step) for rank, step in self._begun.items()}
-        groups = self.layout.groups
-        self.layout.strangers = [rank for ranks in groups for rank in ranks if not _alike(data[rank], data[ranks[0]], split=True)]
+        stages = self.layout.stages  # each reads data of its own, as labels
+        self.layout.strangers = [
+            rank
+            for ranks in self.layout.groups
+            for rank in ranks
+            if not _alike(data[rank], data[next(other for other in ranks if stages[other] == stages[rank])], split=True)
+        ]
 
     def _path(self, rank: int, path: str) -> str:
         """A layer's path, or a weight's name, in the whole model and by the other run's names."""
@@ -450,7 +460,7 @@ def _forward_first(keys: Sequence[_Key], calls: int) -> list[_Key]:
     phases, begun, counts = [], False, Counter(key[0] for key in keys)
     for what, number in keys:
         begun = begun or what[0] not in NAMED
-        phase = _PHASES.get(what[0], 3 if begun and what[0] in NAMED else 0)
+        phase = 2 if what[1] == NORM else _PHASES.get(what[0], 3 if begun and what[0] in NAMED else 0)
         batch = number * calls // counts[what] if not phase and calls and not counts[what] % calls else 0
         phases.append((phase, batch))
     return [key for _, key in sorted(zip(phases, keys), key=lambda entry: entry[0])]

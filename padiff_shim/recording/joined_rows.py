@@ -35,7 +35,9 @@ from .shards import (
     reductions,
     tokens_alone,
 )
-from .tensors import WEIGHT, Tensor, is_loss, is_weight, scales_loss
+from .tensors import WEIGHT, Tensor, is_loss, is_weight, multiple, scales_loss, wide
+
+_SAME = 1e-4  # relative: two results that are one but for rounding, and what calls before have made of it
 
 
 class JoinedRows:
@@ -49,7 +51,8 @@ class JoinedRows:
     def __init__(self, difference: Difference, runs: tuple[JoinedRun, JoinedRun]) -> None:
         self._difference, self._runs = difference, runs
         self._gradient_ways: tuple[str, str] | None = None
-        self._order: tuple[int, ...] = ()  # of a's samples in this step, as b has them
+        self._order: tuple[int, ...] = ()  # of a's samples in this step, as b has them, where that is another one
+        self._in_order = False  # the first data of this step lie in the same order
         self._mixtures = set().union(*map(_mixtures, runs))  # layers with experts
         self.scaled: set[str] = set()  # kinds of losses whose scale gradients have shown to be right
         self.lost: set[int] = set()  # tensors of this step that were not put together, by identity
@@ -63,7 +66,7 @@ class JoinedRows:
 
     def inputs(self, pairs: Sequence[Pair], tolerances: EqualWithin) -> list[TensorRow]:
         """What both runs were given, where that can be compared."""
-        rows, self._order = list[TensorRow](), ()
+        rows, self._order, self._in_order = list[TensorRow](), (), False
         for a, b in pairs:
             if a is None or b is None:
                 continue
@@ -101,13 +104,15 @@ class JoinedRows:
             yield max(rows, key=_badness)
 
     def _same_samples(self, first: Sequence[str], second: Sequence[str], pair: tuple[Tensor, Tensor]) -> bool:
-        """Whether both runs read the same samples: in one order, or in the order that the first such data of a step shows.
+        """Whether both runs read the same samples in the order that the first data of a step shows.
 
         Ranks often take turns through a data set, so that their shares do not lie behind each other.
         """
-        if first == second:
+        distinct = len(set(first)) == len(first) > 1
+        if first == second and not (distinct and self._order):
+            self._in_order = self._in_order or distinct
             return True
-        if len(set(first)) == len(first) and sorted(first) == sorted(second) and not self._order:
+        if distinct and sorted(first) == sorted(second) and not self._order and not self._in_order:
             self._order = tuple(first.index(sample) for sample in second)
             side = next(side for side, tensor in zip("ab", pair) if isinstance(tensor, RankTensor))
             note = tr("samples lie over the ranks of {side} in another order, by their digests; it is undone", side=side)
@@ -316,9 +321,11 @@ class WholeResults:
         self._gradients: set[tuple[str, int]] = set()
         self._wrong = Counter[str]()
         self._places: defaultdict[str, list[int]] = defaultdict(list)
+        self._alone: defaultdict[str, list[TensorRow]] = defaultdict(list)  # by layer
         for place, (row, split) in enumerate(measured):
             tensor = row.any
             if row.a is None or row.b is None:
+                self._alone[tensor.layer].append(row)
                 continue
             if tensor.kind == "layer":
                 self._layers[tensor.layer].append((place, row, split))
@@ -356,6 +363,15 @@ class WholeResults:
             self._known[id(row)] = bool(readers) and all(agree)
         return self._known[id(row)]
 
+    def _made_by_another(self, row: TensorRow) -> bool:
+        """Whether one run has what the other has made there by a call of its own, as scores that are scaled behind the product."""
+        for lone in self._alone[row.any.layer]:
+            values, others = wide(lone.any), wide(row.a if lone.a is None else row.b)
+            factor = multiple(values, others, _SAME) if values is not None and np.shape(values) == np.shape(others) else None
+            if factor is not None and abs(factor - 1) <= _SAME:
+                return True
+        return False
+
     def _covers(self, row: TensorRow, *, split: bool) -> bool:
         """Whether a row that differs is a partial result that is put right."""
         tensor, place = row.any, self._place_of[id(row)]
@@ -370,7 +386,7 @@ class WholeResults:
         )  # else a call of the program, before or behind the model
         if not (split and tensor.kind in ("op", "layer")) and not inside:
             return False
-        if split and self._read_whole(row):
+        if (split and self._read_whole(row)) or (inside and self._made_by_another(row)):
             return True
         path = tensor.layer if tensor.kind == "op" else _above(tensor.layer)
         while path is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..errors import ArgumentError, described
+from .alignment import SUMS
 from .tensors import Tensor, figures_together
 
 Shapes = Mapping[str, tuple[int, ...]]  # of weights, by name
@@ -105,6 +107,39 @@ def roots(own: Shapes, other: Shapes) -> dict[str, str]:
             heads |= {} if _head(name, end) else {(end[0], ".".join((_head(partners[0], end), end[0]))): 1}
     known = {a: b for (a, b), _ in reversed(heads.most_common()) if a and not re.search(r"\d", a + b)}
     return known if len({*known.values()}) == len(known) else {}
+
+
+def layers_of_values(own: Weights, other: Weights) -> dict[str, str]:
+    """Path of a layer in one run -> in the other, whose weights begin with the same values under other names, as the numbered layers
+    of a pipeline; the longest paths first."""
+    known: dict[str, str] = {}
+    for _ in range(2):  # then those that many have in common, as ones, but no other that is left
+        names = {rooted(name, known): name for name in own}
+        left = [
+            {name: own[names[name]] for name in names.keys() - other.keys()},
+            {name: other[name] for name in other.keys() - names.keys()},
+        ]
+        ends = defaultdict[str, dict[str, str]](dict)  # path -> what lies below it -> the other's path
+        for name, weight in left[0].items():
+            partners = [partner for partner, entry in left[1].items() if _same_values(weight, entry)]
+            if len(partners) == 1 and sum(_same_values(entry, left[1][partners[0]]) for entry in left[0].values()) == 1:
+                parts, others = name.split("."), partners[0].split(".")
+                alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(parts[:0:-1], others[:0:-1]))
+                count = sum(1 for _ in alike)
+                if count < (1 if weight.figures.get("min") != weight.figures.get("max") else 2):  # ones say nothing
+                    continue
+                ends[".".join(parts[:-count])][parts[-count]] = ".".join(others[:-count])
+        for path, below in ends.items():
+            if len({*below.values()}) == 1:
+                known[path] = next(iter(below.values()))
+            else:
+                known |= {f"{path}.{end}": f"{there}.{end}" for end, there in below.items()}
+    return dict(sorted(known.items(), key=lambda pair: -len(pair[0])))
+
+
+def _same_values(a: Tensor, b: Tensor) -> bool:
+    norms = a.figures.get("norm", 0.0), b.figures.get("norm", 0.0)
+    return sorted(a.shape) == sorted(b.shape) and abs(norms[0] - norms[1]) <= SUMS * norms[0] > 0
 
 
 def _ends(name: str) -> Iterator[tuple[str, ...]]:

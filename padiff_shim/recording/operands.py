@@ -136,7 +136,8 @@ def alike(first: Array, second: Array) -> bool:
 def to_write(way: Arranged, other: Array) -> str:
     """How a program makes of the same result what the other run reads; "" where no way is known."""
     values = way.source.values()
-    ways = () if values is None else arrangements(way.source, values, way.values.shape)
+    ways = [] if values is None else list(arrangements(way.source, values, way.values.shape))
+    ways.sort(key=lambda known: known.axes != way.axes)
     return next((known.words() for known in ways if alike(known.values, other)), "")
 
 

@@ -58,9 +58,14 @@ def shorter(difference: Difference) -> Iterator[str]:
     """The same for a headline: why the runs differ, or where first, and of how many tensors."""
     counts, first, reason = difference.counts, difference.first, difference.reason
     if not counts.differing or first is None:
-        if not counts.compared or difference.values_missing:
+        if difference.values_missing:
             yield tr("NOT COMPARABLE: values of {tensors} were not recorded", tensors=many(difference.values_missing, "tensor"))
+        elif not counts.compared:
+            yield tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
         else:
+            if difference.holes:
+                tensors, hole = many(counts.compared, "tensor"), difference.holes[0]
+                yield tr("INCOMPLETE: none of {tensors} differs; {hole}", tensors=tensors, hole=hole)
             equal = _equal(difference, brief=True)
             yield _with_beginning(difference, equal if reason is None else joined("; ", (equal, reason.brief or reason.text)))
             yield equal
@@ -119,7 +124,8 @@ def _not_paired(not_joined: Sequence[tuple[str, str]]) -> str:
 def _answer(difference: Difference) -> str:
     """The answer, without what has no partner."""
     if not difference.counts.compared:
-        return tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
+        text = tr("NOT COMPARABLE: no tensor of one recording belongs to one of the other")
+        return joined("", (text, " (", difference.holes[0], ")")) if difference.holes else text
     if not difference.counts.differing or difference.first is None:
         return _equal(difference, brief=False)
     if difference.ranks_lost:

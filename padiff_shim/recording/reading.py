@@ -15,13 +15,13 @@ import numpy as np
 from ..errors import FileError, MissingFileError
 from ..runlog.events import IN_STEP, RECORDING_SCHEMA, JsonTable
 from ..runlog.reader import EventFile, LogError, open_log, size, text_of
-from ..text import many, tr
+from ..text import joined, many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
 from .fusions import Fusion, gathered, renamed, shapes_of_weights, taken_apart
-from .numbering import rooted, roots
+from .numbering import layers_of_values, rooted, roots
 from .settings import ByName, ReadSettings
-from .tensors import INPUT, Tensor, is_weight, parameter_name, tensor_of
+from .tensors import INPUT, WEIGHT, Tensor, is_weight, parameter_name, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
 _HEAD = 200  # bytes of a record's line in which its kind stands
@@ -92,6 +92,7 @@ class Recorded:
 
     Attributes:
         ended: how the run ended; "" if the process was killed.
+        broken: it ended before the program's end, or no more could be written.
         remarks: what a reader should know.
         holes: what should be in the recording and is not.
 
@@ -100,7 +101,7 @@ class Recorded:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.ended, self.described = path, "", list[Tensor]()
+        self.path, self.ended, self.broken, self.described = path, "", False, list[Tensor]()
         self.remarks: list[str] = []
         self.holes: list[str] = []
         self.beside: list[str] = []
@@ -143,6 +144,7 @@ class Recorded:
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         self.remarks, self.holes, self.ended, self.described, self._settings = [], [], "", [], ReadSettings()
+        self.broken = False
         end: Mapping[str, Any] = {}
         try:
             small = size(self.path) < _SMALL
@@ -162,14 +164,20 @@ class Recorded:
     def _conclude(self, end: Mapping[str, Any]) -> None:
         """Remarks on how the file ends."""
         name = self.path.name
+        stopped = text_of(self.header, "stopped")
+        self.broken = bool(stopped or self.ended != "closed")
         if self._file.damage:
             self.holes.append(str(self._file.damage))
-        if stopped := text_of(self.header, "stopped"):
+        if stopped:
             self.holes.append(tr("{name} is not complete, {stopped}", name=name, stopped=stopped))
         elif not self.ended:
-            self.holes.append(tr("{name} has no last line: the process was killed; it is complete up to its last call", name=name))
+            text = tr("{name} has no last line: its process runs still, or was killed", name=name)
+            whole = (
+                tr("the steps of its last moment may lack") if self.has_fingerprints else tr("it is complete up to its last call")
+            )
+            self.holes.append(joined("; ", (text, whole)))
         elif self.ended != "closed":
-            self.remarks.append(tr("{name} ended with {ended}", name=name, ended=self.ended))
+            self.holes.append(tr("{name} ended with {ended}", name=name, ended=self.ended))
         records = end.get("records")
         if isinstance(records, int) and records != self._read:
             self.holes.append(
@@ -372,7 +380,10 @@ def read_both(a: Path, b: Path, *, renaming: bool = True) -> tuple[dict[int, Rec
     own, other = both if frameworks == ["torch", "paddle"] else both[::-1]
     if renaming:
         begun = [[next(recorded.steps(), RecordedStep(0)) for recorded in run.values()] for run in (own, other)]
+        weights = [{weight.name: weight for step in steps for weight in step.inputs if weight.tensor == WEIGHT} for steps in begun]
         known = roots(*map(shapes_of_weights, begun))
+        if not all(known.values()) or not known:  # numbers of layers may stand for other ones
+            known = layers_of_values(*weights) or known
         for recorded in own.values():
             recorded.roots = known
     return both

@@ -345,7 +345,7 @@ def _of_weights(difference: Difference, origin: TensorRow) -> DifferenceReason |
 
 def _of_updates(difference: Difference) -> DifferenceReason | None:
     """One run makes fewer updates of the same data: it has skipped a step, or accumulates gradients."""
-    if (side := difference.one_sided.get(IN_STEP)) and difference.first is not None:
+    if (side := difference.one_sided.get(IN_STEP)) and difference.first is not None and not difference.holes:
         other = "ba"["ab".index(side)]
         return DifferenceReason(SKIPPED, tr("{other} makes no update at all, {side} does", side=side, other=other), {"side": other})
     steps = [step for step in difference.steps if step.rank == difference.steps[0].rank]
@@ -418,6 +418,7 @@ def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | N
 def _of_numbers(first: TensorRow, difference: Difference) -> DifferenceReason | None:
     """One factor, or one number that is added, between two results; of a single number, a factor that a count explains, or that
     gradients have, too."""
+    first = _scaled_alike(first, difference.rows)
     factor, (a, b) = factor_of(first), (wide(first.a), wide(first.b))
     telling = first.any.size > 1 and a is not None  # two figures of a fingerprint may have one factor by chance
     if factor is not None and abs(factor - 1) > _FACTOR and (telling or counted(factor)):
@@ -430,6 +431,17 @@ def _of_numbers(first: TensorRow, difference: Difference) -> DifferenceReason | 
     if more and np.abs(a - b - more).max() <= _FITS * abs(more):
         return DifferenceReason(CONSTANT, tr("a's values are b's plus {more:.4g}", more=more), {"more": more})
     return None
+
+
+def _scaled_alike(first: TensorRow, rows: Sequence[TensorRow]) -> TensorRow:
+    """A row, for a call whose result a call that one run alone has multiplies by a number with that one's result."""
+    sides = {}
+    for row in rows if first.any.kind == "op" else ():
+        own = getattr(first, "a" if row.b is None else "b")
+        read = row.any.reads is not None and own is not None and digests(own) & {entry.digest for entry in row.any.reads.operands}
+        if row.apart is None and read and factor_of(replace(row, a=row.any, b=own)) is not None:
+            sides["a" if row.b is None else "b"] = row.any
+    return replace(first, **sides) if len(sides) == 1 else first
 
 
 def _of_samples(first: TensorRow, difference: Difference, factor: float) -> DifferenceReason | None:

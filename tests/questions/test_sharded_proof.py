@@ -241,6 +241,7 @@ def original_normed(self, x):
 
 
 Normed, OriginalNormed = classes(normed, original_normed, up=("Linear", 4, 3), norm=("BatchNorm1D", 3))
+Llama, OriginalLlama = classes(lambda self, x: self.llama(x), lambda self, x: self.model(x))
 
 
 def test_running_statistics_are_weights_and_stay_what_they_were():
@@ -277,6 +278,14 @@ def test_names_of_weights_that_differ_from_the_originals():
         original.bias += 1
     assert str(padiff_shim.prove_sharded(port, Inside(original), np.eye(4), loss=loss).verdict) == UNKNOWN
     assert str(padiff_shim.prove_sharded(port, Inside(original), np.eye(4), loss=loss, names=names).verdict) == WEIGHTS
+
+
+def test_names_of_outermost_layers_that_differ_from_the_originals():
+    port, original = Normed(), OriginalNormed()
+    padiff_shim.transfer_weights(original, port)
+    assert padiff_shim.prove_sharded(Llama(llama=port), OriginalLlama(model=original), np.eye(4), loss=loss)
+    port.up.weight.set_value(port.up.weight * 2)
+    assert str(padiff_shim.prove_sharded(Llama(llama=port), OriginalLlama(model=original), np.eye(4), loss=loss).verdict) == WEIGHTS
 
 
 @pytest.mark.parametrize(

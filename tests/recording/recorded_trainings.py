@@ -4,6 +4,7 @@ Each takes faults by name, of Paddle's side alone; ``whole=False`` records witho
 """
 
 import contextlib
+import functools
 import math
 
 import numpy as np
@@ -97,7 +98,8 @@ class PaddleBlock(paddle.nn.Layer):
         mixed = self.attention(q, k, v).reshape([-1, LENGTH, WIDTH])
         x = x + self.out(PF.dropout(mixed, 0.1) if "dropout" in self.faults else mixed)
         hidden = self.second(x.detach() if "detach" in self.faults else x)
-        return x + self.down(PF.silu(self.gate(hidden)) * self.up(hidden))
+        hidden = self.down(PF.silu(self.gate(hidden)) * self.up(hidden))
+        return x + (hidden - x if "lost" in self.faults else hidden)
 
 
 class TorchBlock(torch.nn.Module):
@@ -214,7 +216,8 @@ def llama(
                     optimizer = make()
                 if "schedule" in faults:
                     schedule.step(0)
-                around = paddle.nn.LayerDict({"llama": model}) if port else torch.nn.ModuleDict({"model": model})
+                name = "model" if not port else "0" if "numbered" in faults else "llama"
+                around = (paddle.nn.LayerDict if port else torch.nn.ModuleDict)({name: model})
                 stack.enter_context(recorded(folder, around if inside else model, framework, values, whole))
             for part in np.split(TOKENS[(number + ("later" in faults)) % len(TOKENS)], parts):
                 logits = model(tensor(np.ascontiguousarray(part[:, :-1])))
@@ -269,10 +272,10 @@ class TorchVit(torch.nn.Module):
         return self.head((x + self.out(mixed.transpose(1, 2).reshape(-1, 5, WIDTH)))[:, 0])
 
 
-def composed(logits, labels, label_smoothing):
+def composed(logits, labels, label_smoothing, times=1):
     logs = PF.log_softmax(logits, -1)
     chosen = paddle.take_along_axis(logs, labels.reshape([-1, 1]), 1).reshape([-1])
-    return -((1 - label_smoothing) * chosen + label_smoothing * logs.mean(-1)).mean()
+    return -((1 - label_smoothing) * chosen + times * label_smoothing * logs.mean(-1)).mean()
 
 
 def vit(folder, framework, values="full", whole=True, cuts=(BATCH,), equal=False, noted=False, decay=0.9, smooth=0.0, faults=()):
@@ -303,7 +306,9 @@ def vit(folder, framework, values="full", whole=True, cuts=(BATCH,), equal=False
                 images, classes = images[::-1].copy(), classes[::-1].copy()
             ends = np.cumsum(cuts)[:-1]
             for x, y in zip(np.split(images, ends), np.split(classes, ends)):
-                of_batch = composed if "composed" in faults else entropy
+                of_batch = (
+                    composed if "composed" in faults else functools.partial(composed, times=2) if "weight" in faults else entropy
+                )
                 loss = of_batch(model(tensor(x)), tensor(y), label_smoothing=smooth)
                 (loss if "undivided" in faults else loss * (len(x) / BATCH)).backward()
             optimizer.step()

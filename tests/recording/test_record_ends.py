@@ -1,5 +1,6 @@
 """A recording is whole however its program ends, and in every process of it."""
 
+import contextlib
 import os
 import signal
 import textwrap
@@ -58,6 +59,32 @@ def test_a_killed_run_is_whole_up_to_its_last_call(kind, framework, tmp_path):
         wanted = library.tanh(wanted)
         assert np.array_equal(tensor.values(), wanted.numpy())
     assert recorded.ended.startswith("KeyboardInterrupt") if kind == "SIGINT" else any("killed" in hole for hole in recorded.holes)
+
+
+@pytest.mark.parametrize("values", ["full", "fingerprint"])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_a_run_that_broke_off_lacks_is_no_difference(killed, values, tmp_path):
+    for folder, until in (("whole", 9), ("broken", 1)):
+        torch.manual_seed(0)
+        model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)), torch.ones(2, 3)
+        optimizer = torch.optim.AdamW(model.parameters())
+        options = {"values": values} if values == "fingerprint" else {"gradients": True, "parameters": True, "states": True}
+        with contextlib.suppress(ZeroDivisionError), padiff_shim.record(tmp_path / folder, model, **options):
+            for step in range(3):
+                hidden = model[0](x)
+                if step == until:
+                    raise ZeroDivisionError
+                model[1](hidden).mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    if killed:
+        (records,) = (tmp_path / "broken").glob("*.jsonl")
+        records.write_bytes(b"".join(records.read_bytes().splitlines(keepends=True)[:-1]))
+    difference = padiff_shim.diff(tmp_path / "whole", tmp_path / "broken")
+    assert not difference
+    assert difference.counts.compared
+    assert not difference.counts.differing, difference.answer
+    assert any("killed" in hole if killed else "ZeroDivisionError" in hole for hole in difference.holes)
 
 
 def test_a_forked_child_has_a_file_of_its_own(tmp_path):

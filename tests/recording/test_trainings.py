@@ -14,6 +14,7 @@ RIGHT = {
     "llama": (llama, {"blocks": 2}, {}),
     "llama fingerprints": (llama, {"inside": True, **FINGERPRINT}, {}),
     "llama of two libraries": (llama, {"inside": True}, {"faults": ("before",)}),
+    "llama of numbered layers": (llama, {"inside": True}, {"faults": ("numbered",)}),
     "llama fused": (llama, {"faults": {"fused": "causal"}}, {}),
     "llama accumulates": (llama, {"parts": 2}, {}),
     "llama tied": (llama, {"tied": True}, {}),
@@ -71,6 +72,11 @@ WRONG = {
     "exchanged": (
         llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": "causal", "exchanged": 1}}, "order of operands", 0,
         "scaled_dot_product_attention", {},
+    ),
+    "mask of two libraries": (llama, {}, {"faults": ("before", "mask")}, "mask", 0, "", {"b": 240}),
+    "lost": (llama, {}, {"faults": ("lost",)}, "calls", 0, "", {"side": "a", "call": "subtract"}),
+    "weight": (
+        vit, {"smooth": 0.1}, {"faults": ("weight",)}, "arguments", 0, "", {"label_smoothing": [0.2, 0.1]},
     ),
     "pooled": (vit, {}, {"faults": ("pooled",)}, "operand", 0, "linear", {"a": "mean", "b": "add[:, 0]"}),
     "no mask": (
