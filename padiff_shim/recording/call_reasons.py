@@ -318,8 +318,8 @@ def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReaso
             shifted = logits - logits.max(-1, keepdims=True)
             uniform = float((np.log(np.exp(shifted).sum(-1)) - shifted.mean(-1)).mean())
             plain = (entropies[known] - share * uniform) / (1 - share)
-            calls = [call for other in step if (call := (other.a, other.b)[1 - known]) is not None and call.reads is not None]
-            numbers = {abs(float(text)) for call in calls for text in call.reads.arguments.values() if _NUMBER.fullmatch(text)}
+            calls = [call.reads for other in step if (call := (other.a, other.b)[1 - known]) is not None and call.reads is not None]
+            numbers = {abs(float(text)) for reads in calls for text in reads.arguments.values() if _NUMBER.fullmatch(text)}
             own = entropies[1 - known]
             ways = [((own - plain) / (uniform - plain), 1.0)] if uniform != plain else []
             ways += [((own - (1 - share) * plain) / uniform, 0.0)] if uniform else []

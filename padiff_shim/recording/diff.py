@@ -506,7 +506,7 @@ def _compare(
 def _until_broken(rows: list[TensorRow], runs: Sequence[Recorded | JoinedRun]) -> list[TensorRow]:
     """The rows of a step without those of a run that goes on behind the last that both have, if the other was broken off there: the
     weights with which it ended are none that an update has made."""
-    for side, other in (names for names, run in zip(("ab", "ba"), runs) if run.broken):
+    for side, other in (names for names, run in zip((("a", "b"), ("b", "a")), runs) if run.broken):
         updated = [any(row.any.kind == IN_STEP and getattr(row, name) for row in rows) for name in (side, other)]
         rows = [row for row in rows if row.any.kind != "parameter"] if updated == [False, True] else rows
         last = max((getattr(row, other).index for row in rows if row.apart is not None), default=-1)

@@ -367,8 +367,9 @@ class WholeResults:
         """Whether one run has what the other has made there by a call of its own, as scores that are scaled behind the product."""
         for lone in self._alone[row.any.layer]:
             values, others = wide(lone.any), wide(row.a if lone.a is None else row.b)
-            factor = multiple(values, others, _SAME) if values is not None and np.shape(values) == np.shape(others) else None
-            if factor is not None and abs(factor - 1) <= _SAME:
+            if values is None or others is None or values.shape != others.shape:
+                continue
+            if abs((multiple(values, others, _SAME) or 0.0) - 1) <= _SAME:
                 return True
         return False
 

@@ -110,7 +110,7 @@ def roots(own: Shapes, other: Shapes) -> dict[str, str]:
 
 
 def layers_of_values(own: Weights, other: Weights) -> dict[str, str]:
-    """Path of a layer in one run -> in the other, whose weights begin with the same values under other names, as the numbered layers
+    """Path of a layer in one run -> in the other, whose weights begin with the same values under other names, as numbered layers
     of a pipeline; the longest paths first."""
     known: dict[str, str] = {}
     for _ in range(2):  # then those that many have in common, as ones, but no other that is left
@@ -126,7 +126,8 @@ def layers_of_values(own: Weights, other: Weights) -> dict[str, str]:
                 parts, others = name.split("."), partners[0].split(".")
                 alike = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(parts[:0:-1], others[:0:-1]))
                 count = sum(1 for _ in alike)
-                if count < (1 if weight.figures.get("min") != weight.figures.get("max") else 2):  # ones say nothing
+                squares = weight.size * weight.figures.get("mean", 0.0) ** 2, weight.figures["norm"] ** 2
+                if count < 1 + math.isclose(*squares, rel_tol=SUMS):  # ones say little
                     continue
                 ends[".".join(parts[:-count])][parts[-count]] = ".".join(others[:-count])
         for path, below in ends.items():

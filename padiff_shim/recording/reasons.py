@@ -435,13 +435,13 @@ def _of_numbers(first: TensorRow, difference: Difference) -> DifferenceReason | 
 
 def _scaled_alike(first: TensorRow, rows: Sequence[TensorRow]) -> TensorRow:
     """A row, for a call whose result a call that one run alone has multiplies by a number with that one's result."""
-    sides = {}
+    scaled_rows = []
     for row in rows if first.any.kind == "op" else ():
-        own = getattr(first, "a" if row.b is None else "b")
+        own = first.a if row.b is None else first.b
         read = row.any.reads is not None and own is not None and digests(own) & {entry.digest for entry in row.any.reads.operands}
         if row.apart is None and read and factor_of(replace(row, a=row.any, b=own)) is not None:
-            sides["a" if row.b is None else "b"] = row.any
-    return replace(first, **sides) if len(sides) == 1 else first
+            scaled_rows.append(replace(first, a=row.a or first.a, b=row.b or first.b))
+    return scaled_rows[0] if len(scaled_rows) == 1 else first
 
 
 def _of_samples(first: TensorRow, difference: Difference, factor: float) -> DifferenceReason | None:
