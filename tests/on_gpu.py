@@ -6,11 +6,8 @@ made on the host and copied, models are built on the CPU and moved. Each step pr
 """
 
 import argparse
-import cProfile
 import functools
-import io
 import os
-import pstats
 import sys
 import threading
 import time
@@ -434,23 +431,6 @@ def compare_matmul():
     return "; ".join(f"{call.op} {call.verdict} {call.stats}" for call in run.calls)
 
 
-@step("compare: other ops")
-def compare_other_ops():
-    """What Paddle's own kernels are called for their results: where they write nothing, accused."""
-    x = paddle.to_tensor(values(64, 64))
-    calls = {
-        "add": lambda: paddle.add(x, x),
-        "exp": lambda: paddle.exp(x),
-        "softmax": lambda: paddle.nn.functional.softmax(x),
-    }
-    texts = []
-    for name, call in calls.items():
-        with padiff_shim.compare("torch") as run:
-            call()
-        texts += [f"{name} {compared.verdict}" for compared in run.calls] or [f"{name}: {dict(run.native)}"]
-    return "; ".join(texts)
-
-
 class Product(paddle.nn.Layer):
     def __init__(self):
         super().__init__()
@@ -489,21 +469,6 @@ def several_roots():
     torch.autograd.backward([a, b, torch.tanh(a)], [there(seed) for seed in seeds])
     assert same(x.grad, w.grad)
     return "three roots, one gradient"
-
-
-@step("where a call's time goes")
-def profile():
-    side = paddle.to_tensor(values(8, 8))
-    profiler, text = cProfile.Profile(), io.StringIO()
-    with padiff_shim.reference("torch"), paddle.no_grad():
-        for _ in range(50):
-            paddle.add(side, side)
-        profiler.enable()
-        for _ in range(500):
-            paddle.add(side, side)
-        profiler.disable()
-    pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(22)
-    return text.getvalue()
 
 
 step("the table")(functools.partial(table, "reference"))

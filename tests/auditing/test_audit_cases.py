@@ -13,9 +13,7 @@ from padiff_shim.auditing.cases import (
     cases,
     changed,
     find,
-    one_sign,
     resized,
-    wide,
 )
 from padiff_shim.catalogue.registry import ops
 from padiff_shim.dispatch.entry_point import present_entry
@@ -55,12 +53,6 @@ def test_programs_are_of_ops_that_no_sample_reaches():
     assert all(not ops()[name].samples for name in PROGRAMS)
 
 
-def test_the_same_case_has_the_same_operands_everywhere():
-    case = next(case for case in cases("softmax") if case.stress == "mask")
-    call, other = AuditCall(case), AuditCall(case)
-    assert all(np.array_equal(a, b) for a, b in zip(call.arrays, other.arrays))
-
-
 def test_scales_keep_to_what_a_range_stands_for():
     positive = Sample((3, 4), positive=True)
     assert (stressed("tiny", positive)[0] > 0).all()
@@ -91,14 +83,6 @@ def test_denormals_are_denormal_in_each_dtype():
         assert (result[small] != 0).all()
 
 
-def test_scalars_stay_arrays():
-    """NumPy makes numbers of arithmetic with 0-D arrays, and Paddle refuses those."""
-    for name, stress in STRESSES.items():
-        result = changed(stress, Sample(()), [np.asarray(1.5, "float32")], RNG)
-        assert result is None or isinstance(result[0], np.ndarray), name
-    assert isinstance(one_sign(Sample(()), [np.asarray(1.5, "float32")])[0], np.ndarray)
-
-
 def test_sizes_change_together():
     result = dict(resized(Sample((3, 4), (4, 5))))
     assert set(result) == {"long 3", "empty 3", "long 4", "empty 4"}
@@ -106,12 +90,6 @@ def test_sizes_change_together():
     assert (a, b) == (3, 5)
     assert long == again > 500
     assert result["empty 3"].shapes == ((0, 4), (4, 5))
-
-
-def test_there_are_no_indices_into_what_is_not_there():
-    assert "empty 5" not in dict(resized(Sample((5, 3), Ints((4,), 0, 5))))
-    assert "empty 3" in dict(resized(Sample((5, 3), Ints((4,), 0, 5))))
-    assert "empty 5" in dict(resized(Sample((5, 3), Ints((5,), 0, 5))))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -130,8 +108,3 @@ def test_a_program_is_called_like_an_op():
     (result,) = call.run(call.tensors(grad=False))
     assert np.allclose(result.numpy(), np.fft.rfft(call.arrays[0]), atol=1e-4)
     assert result.dtype == paddle.complex64
-
-
-def test_long_rows_make_no_large_operands():
-    assert wide(Sample((3, 4))).shapes == ((3, 40),)
-    assert wide(Sample((2, 4, 4, 3), (4, 3, 3, 3))) is None, "axes of one size grow together: 40 to the third power"

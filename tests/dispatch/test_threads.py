@@ -122,30 +122,6 @@ def test_one_mode_in_many_threads_at_once():
     assert mode.run.substituted == {"matmul": 300, "divide": 300}
 
 
-def test_many_threads_open_and_close_while_others_run_natively():
-    stop = threading.Event()
-
-    def native():
-        while not stop.is_set():
-            multiply(3)
-
-    def opening():
-        for _ in range(30):
-            with padiff_shim.reference("torch", layers="**") as run:
-                multiply()
-            assert sum(sum(why.values()) for why in run.native.values()) == 2
-
-    with ThreadPoolExecutor(4) as pool:
-        background = [pool.submit(native) for _ in range(2)]
-        try:
-            for future in [pool.submit(opening) for _ in range(2)]:
-                future.result(timeout=PATIENCE)
-        finally:
-            stop.set()
-        for future in background:
-            future.result(timeout=PATIENCE)
-
-
 @pytest.mark.compat
 def test_closing_from_another_thread():
     mode = padiff_shim.reference("torch")
@@ -219,16 +195,6 @@ def test_data_loader_workers_do_not_hang():
     )
     total = sum(2 * index * index * 4 for index in range(8))
     assert lines[-1] == f"{float(total)} {{'matmul': 4, 'sum': 4}} {{}}"
-
-
-def test_spawned_processes_know_no_mode():
-    lines = output_of("""
-        import subprocess
-        source = "import paddle; x = paddle.ones([2, 2]); print((x @ x).sum().item())"
-        with padiff_shim.reference("torch"):
-            print(subprocess.run([sys.executable, "-c", source], capture_output=True, text=True).stdout)
-    """)
-    assert float(lines[0]) == 8.0
 
 
 # ------------------------------------------------------------------------------------------------ compiled programs

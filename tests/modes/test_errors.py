@@ -57,13 +57,6 @@ def test_unknown_names_are_refused_with_the_nearest_ones(call, message):
     assert not entry_points.OPS.installed
 
 
-@pytest.mark.compat
-@pytest.mark.parametrize("ops", [[3], 3, [None]])
-def test_names_are_strings(ops):
-    with pytest.raises(TypeError):
-        padiff_shim.reference(ops=ops)
-
-
 # ------------------------------------------------------------------------------------------------ frameworks
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import threading
 
 import numpy as np
 import paddle
@@ -10,7 +9,6 @@ import pytest
 
 import padiff_shim
 from padiff_shim.runlog import reference_log
-from padiff_shim.runlog.counts import BACKWARD, ENGINES, Clock, ClockPlace
 
 pytestmark = pytest.mark.compat
 
@@ -95,39 +93,6 @@ def test_lines_are_noted_without_a_profile():
     lines = [line for line in run.to_dict()["lines"] if line["op"] == "dropout"]
     assert lines
     assert all("test_profile.py:" in line["site"] and line["layer"] == "" for line in lines)
-
-
-def test_a_clock_gives_the_time_to_what_began_last():
-    clock = Clock()
-    outer, inner = ClockPlace("reference", "linear", "a", ""), ClockPlace("native", "dropout", "b", "")
-    clock.begin(outer)
-    clock.begin(inner)
-    clock.end()
-    clock.end(counts=False)
-    assert clock.calls == {inner: 1}
-    assert set(clock.seconds) == {outer, inner}
-    assert all(spent >= 0 for spent in clock.seconds.values())
-    assert clock.here() is ENGINES
-
-
-def test_nodes_of_a_backward_take_the_time_over_in_their_own_thread_alone():
-    clock = Clock()
-    clock.begin(ClockPlace("reference", "linear", "layer", "line"))
-    passed = clock.passing("linear")
-    clock.end()
-    passed(None)
-    assert not [place for place in clock.calls if place.part == BACKWARD], "no backward runs"
-    clock.begin(ENGINES)
-    other = threading.Thread(target=passed, args=(None,))
-    other.start()
-    other.join()
-    assert clock.here() is ENGINES
-    passed(None)
-    assert clock.here() == ClockPlace(BACKWARD, "linear", "layer", "line")
-    clock.settle()
-    assert clock.here() is ENGINES
-    clock.end()
-    assert clock.calls[ClockPlace(BACKWARD, "linear", "layer", "line")] == 1
 
 
 def test_a_log_holds_the_run(tmp_path):

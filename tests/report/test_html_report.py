@@ -9,12 +9,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, strategies as st
 from report_data import COVERAGE, HEADER, record, run_of
 
 from padiff_shim.files import write
 from padiff_shim.present.html import FOLDER
-from padiff_shim.report.compare_page import SCRIPTS, Interned, Kept, pack, plain, render, text as page_of
+from padiff_shim.report.compare_page import SCRIPTS, pack, render, text as page_of
 from padiff_shim.runlog.counts import Counts
 from padiff_shim.text import SENTENCE, shown
 
@@ -208,43 +207,6 @@ def test_figures_are_short_and_non_finite_ones_are_strings():
     first = {"a": 0.123457, "b": "nan", "c": "-inf", "d": 3, "e": None, "f": [1, 2.5], "paddle.g": "inf"}
     assert {name: values["all"] if isinstance(values, dict) else values[0] for name, values in figures.items()} == first
     assert figures["a"] == [0.123457, 2, 1e-7, None]
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@pytest.mark.slow
-@given(json_values)
-def test_anything_becomes_strict_json(value):
-    once = plain(value)
-    assert json.loads(json.dumps(once, allow_nan=False)) == once
-    assert plain(once) == once
-
-
-def test_interned_values_stand_once():
-    table = Interned()
-    places = [table.add(value) for value in ({"a": 1}, {"a": 2}, {"a": 1})]
-    assert places == [0, 1, 0]
-    assert table.values == [{"a": 1}, {"a": 2}]
-
-
-def test_what_is_kept_is_a_uniform_sample():
-    """Each of 20 records is kept in about half of 2000 samples of 10: within 5 standard deviations; a more serious one always."""
-    rng, hits = random.Random(3), [0] * 20
-    for _ in range(2000):
-        sample = Kept(11, rng)
-        for place in range(21):
-            sample.offer(int(place == 20), place, {})
-        (first, _), *others = sample.first(11)
-        assert first == 20
-        assert len({place for place, _ in others}) == 10
-        for place, _ in others:
-            hits[place] += 1
-    assert all(abs(count - 1000) < 5 * math.sqrt(2000 * 0.25) for count in hits)
 
 
 def test_every_script_is_part_of_the_page():

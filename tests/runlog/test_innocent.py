@@ -47,12 +47,6 @@ def test_it_is_printed(compared):
         assert words.figure(largest["allowed"]) in text
 
 
-def test_it_is_printed_in_eighty_columns(compared, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    text = str(compared)
-    assert "smallest safe atol" in " ".join(text.split())
-
-
 def test_a_saved_run_says_the_same(compared, tmp_path):
     assert [str(call) for call in padiff_shim.load(compared.copy_log(tmp_path / "log")).rounding()] == [
         str(call) for call in compared.rounding()

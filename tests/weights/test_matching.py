@@ -210,15 +210,6 @@ def test_the_answer_is_the_same_from_the_other_side():
     assert forth.layers == back.layers
 
 
-def test_tables_fit_eighty_columns(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    a = theirs(encoder=theirs(transformer_layers=tnn.ModuleList(tlinear(4, 4) for _ in range(2))))
-    b = ours(encoder=ours(transformer_layers=pnn.LayerList([plinear(4, 4) for _ in range(2)])))
-    text = str(match(a, b))
-    assert max(map(len, text.splitlines())) <= 80
-    assert "transposed" in text
-
-
 class _WithLinear(torch.nn.Module):
     def __init__(self):
         super().__init__()
