@@ -87,15 +87,6 @@ def test_a_reference_run_leaves_a_log_and_pages(tmp_path):
     assert (tmp_path / "again.html").read_text() == page
 
 
-@pytest.mark.slow
-def test_a_dash_is_standard_output(tmp_path):
-    (tmp_path / "train.py").write_text(PROGRAM)
-    status, out, err = shim("--ops", "matmul", "--quiet", "--markdown", "-", "train.py", cwd=tmp_path)
-    assert (status, err) == (0, "")
-    assert "matmul" in out
-    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
-
-
 REFUSED = {  # how a program comes to what Paddle refuses
     "by both frameworks": "paddle.matmul(x, paddle.ones([5, 7]))",
     "before there is a result": "paddle.nn.functional.softmax(x, axis=7)",
@@ -142,14 +133,6 @@ def test_what_paddle_refuses_has_the_programs_own_traceback(name, tmp_path):
         status, out, err = shim(mode, "--quiet", "train.py", cwd=tmp_path)
         assert (status, out) == plain[:2]
         assert CHANGES.sub("", err) == CHANGES.sub("", plain[2])
-
-
-@pytest.mark.slow
-def test_quiet_says_nothing_of_files_either(tmp_path):
-    (tmp_path / "train.py").write_text(PROGRAM)
-    plain = ended(sys.executable, "train.py", cwd=tmp_path)
-    assert shim("--quiet", "--html", "page.html", "--json", "all.json", "train.py", cwd=tmp_path) == plain
-    assert (tmp_path / "page.html").exists()
 
 
 @pytest.mark.slow
