@@ -11,9 +11,10 @@ import sys
 import textwrap
 from pathlib import Path
 
+import sixteen_bit
 from formulations import formulations
 from formulations.declared import CAUSES
-from padiff_shim.patches import _sixteen_bit, _unsubstituted
+from padiff_shim.patches import _unsubstituted
 
 from padiff_shim.catalogue.defects import defects
 from padiff_shim.catalogue.known_differences import shipped
@@ -110,10 +111,10 @@ def ops_page():
         + rows(("in `paddle.optimizer`", "reached by", "Torch's", "where the definitions differ"), optimizer_rows())
     )
     groups = {}
-    for name, (why, dtypes) in sorted(_sixteen_bit.HALVES.items()):
+    for name, (why, dtypes) in sorted(sixteen_bit.HALVES.items()):
         groups.setdefault(f"{why} ({', '.join(dtypes)})", []).append(name)
     tried = sum(bool(op.samples and not op.random) for op in table.values())
-    yield _SIXTEEN.format(tried=tried, left=len(_sixteen_bit.HALVES)) + "\n" + rows(("why not", "ops"), listed(groups))
+    yield _SIXTEEN.format(tried=tried, left=len(sixteen_bit.HALVES)) + "\n" + rows(("why not", "ops"), listed(groups))
     exact = {"exact: it creates, moves, selects, compares or counts values": [*sorted(_unsubstituted.EXACT)]}
     native = grouped(_unsubstituted.NATIVE)
     for prefix, reason in _unsubstituted.PREFIXES.items():

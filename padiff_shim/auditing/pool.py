@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -130,51 +131,30 @@ class Pool:
             PadiffShimError: no worker can be started; the message has the command that shows why.
             KeyboardInterrupt: after the workers have been ended.
         """
-        todo = queue.SimpleQueue[str]()
-        for name in names:
-            todo.put(name)
-        failures: list[BaseException] = []
-        threads = [
-            threading.Thread(target=self._serve, args=(todo, done, begun, failures), daemon=True)
-            for _ in range(max(min(count, len(names)), 1))
-        ]
-        for thread in threads:
-            thread.start()
+        idle: list[Worker] = []
+
+        def one(name: str) -> None:
+            if self._stopped.is_set():
+                return
+            with self._lock:
+                begun(name)
+            worker, report = self._op(idle.pop() if idle else None, name)
+            if worker is not None:
+                idle.append(worker)
+            if not self._stopped.is_set():
+                with self._lock:
+                    done(report)
+
+        threads = ThreadPoolExecutor(count)
         try:
-            for thread in threads:
-                while thread.is_alive():
-                    thread.join(0.2)
+            for future in as_completed([threads.submit(one, name) for name in names]):
+                future.result()
         finally:
             self._stopped.set()
+            threads.shutdown(wait=False, cancel_futures=True)
             with self._lock:
                 for worker in self._workers:
                     worker.end()
-        if failures:
-            raise failures[0]
-
-    def _serve(
-        self,
-        todo: queue.SimpleQueue[str],
-        done: Callable[[OpReport], None],
-        begun: Callable[[str], None],
-        failures: list[BaseException],
-    ) -> None:
-        worker = None
-        try:
-            while not self._stopped.is_set():
-                try:
-                    name = todo.get_nowait()
-                except queue.Empty:
-                    return
-                with self._lock:
-                    begun(name)
-                worker, report = self._op(worker, name)
-                if not self._stopped.is_set():
-                    with self._lock:
-                        done(report)
-        except BaseException as error:
-            failures.append(error)
-            self._stopped.set()
 
     def _worker(self) -> Worker:
         try:

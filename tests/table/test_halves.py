@@ -6,7 +6,7 @@ import paddle
 import pytest
 import torch
 from helpers import Call, array, entries, flat, in_turn, same, takes
-from padiff_shim.patches._sixteen_bit import BOTH, HALVES, OLDER, PADDLE, TORCH
+from sixteen_bit import BOTH, HALVES, OLDER, PADDLE, TORCH
 from trials import arriving, differentiable, formula, outcome, pulled, wanted
 
 import padiff_shim
