@@ -85,13 +85,9 @@ def hide_from_tracer(*folders: str) -> None:
         skip(tuple(skip_file_names))
 
 
-def _no_tracer(tracer: PaddleTracer) -> None:
-    return None
-
-
 # 3.x: exchanges what Paddle's bytecode tracer (SOT) does with frames; None: nothing. Called where the frames below must not be
 # traced, and never through a function of Python's: a traced frame that ends puts the tracer back.
-exchange_tracer: Callable[[Any], Any] = getattr(core, "set_eval_frame", _no_tracer)
+exchange_tracer: Callable[[Any], Any] = getattr(core, "set_eval_frame", lambda tracer: None)
 
 
 _give_back = ctypes.pythonapi.Py_DecRef

@@ -262,7 +262,7 @@ class _Draw:
     def is_alike(self) -> bool:
         """Whether nothing differs; gradients that come in may themselves lie in either order."""
         return all(
-            _equal(self.results(turned=True, grad=grad), self.results(turned=False, grad=grad))
+            all(map(torch.equal, self.results(turned=True, grad=grad), self.results(turned=False, grad=grad)))
             for grad in ([self.grad, self.grad.t().contiguous().t()] if self.x.ndim == 2 else [self.grad])
         )
 
@@ -282,7 +282,3 @@ class _Draw:
             first = gradients_of(out[1:], [x, weight] + ([] if bias is None else [bias]), [grad], create_graph=True)
             second = gradients_of(first[:2], leaves, [self.of_x, laid(self.of_weight)], create_graph=False)
         return [*out, *first, *second]
-
-
-def _equal(ones: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
-    return all(torch.equal(tensor, other) for tensor, other in zip(ones, others))

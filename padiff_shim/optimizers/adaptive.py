@@ -172,7 +172,8 @@ def _nadam_of_paddle(b: Batch) -> None:
     """Paddle keeps the product of the momenta in the parameter's dtype."""
     beta1, beta2, decay = _of_nadam(b)
     root = _MU_BASE**decay
-    powers_now = [(decay_power * _MU_BASE, beta2_power * beta2, mu) for decay_power, beta2_power, mu in _powers_of_nadam(b)]
+    before = zip(*[numbers(b.flat(name)) for name in ("decay_pow", "beta2_pow", "mu_product")])
+    powers_now = [(decay_power * _MU_BASE, beta2_power * beta2, mu) for decay_power, beta2_power, mu in before]
     for (fall, power, product), param, grad, first, second in zip(powers_now, b.param, b.grad, b.moment1, b.moment2):
         grad = grad.add(param, alpha=b.decay) if b.decay else grad
         mu = beta1 * (1.0 - 0.5 * fall**decay)
@@ -188,10 +189,6 @@ def _nadam_of_paddle(b: Batch) -> None:
 def _of_nadam(b: Batch) -> tuple[float, float, float]:
     """The betas and the momentum's decay as Paddle's kernel takes them."""
     return single(b.beta1), single(b.beta2), single(b.momentum_decay)
-
-
-def _powers_of_nadam(b: Batch) -> Iterable[tuple[float, ...]]:
-    return zip(*[numbers(b.flat(name)) for name in ("decay_pow", "beta2_pow", "mu_product")])
 
 
 def _go_on_as_nadam(b: Batch) -> None:

@@ -466,10 +466,6 @@ class CallWords:
         """An operand of a call: a value of the port's, or an expression of values."""
         raise NotImplementedError
 
-    def _is_parameter(self, value: Value) -> bool:
-        """Whether a value is one of the port's parameters."""
-        return value.label in self._labels
-
     def _texts(self, call: TraceCall) -> Iterator[str]:
         """A call as an expression, in each way in which the table of ops has words for it and those before it."""
         matches = [match for phrase in phrases(call) if (match := phrase.matched(call)) is not None]
@@ -541,7 +537,7 @@ class CallWords:
         if write is None:
             raise Untranslatable(call.name)
         operands = [self._operand(call, operand) for operand in call.operands]
-        if call.name == "mm" and self._is_parameter(call.operands[1].value):
+        if call.name == "mm" and call.operands[1].value.label in self._labels:
             return f"F.linear({', '.join(operands)})"
         return write(operands, call.attributes)
 
