@@ -20,7 +20,7 @@ import numpy as np
 from ..arguments import path as file
 from ..errors import ArgumentError, FileError, PadiffShimError, described
 from ..runlog.encoding import finite, numeric
-from ..runlog.events import fault
+from ..runlog.events import checked
 from ..runlog.inputs import pack, strided_view
 from ..table.op import Entry, Op
 from ..table.signature import parse
@@ -334,9 +334,12 @@ def _check(op: Op, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> None
     """Refuse anything but a record of this op with tensors of its operands."""
     of = f"call {shown(record.get('index'))}"
     absent = [name for name in ("tensor", "phase", "side", "dtype", "shape", "inputs", "attributes") if record.get(name) is None]
-    wrong = tr("{name} is missing", name=repr(absent[0])) if absent else fault({**record, "type": "call"})
-    if wrong:
-        raise PadiffShimError("the record of {of} is not one of a comparison: {wrong}", of=of, wrong=wrong)
+    try:
+        if absent:
+            raise ValueError(tr("{name} is missing", name=repr(absent[0])))
+        checked({**record, "type": "call"})
+    except ValueError as wrong:
+        raise PadiffShimError("the record of {of} is not one of a comparison: {wrong}", of=of, wrong=wrong) from None
     named = [operand["name"] for operand in record["inputs"]]
     wanted = [operand["name"] for operand in record["inputs"] if "number" not in operand]
     gradient = record["phase"] == "backward"

@@ -19,7 +19,6 @@ from ..errors import MissingFileError, PadiffShimError
 from ..text import many, tr
 from .counts import Counts, Coverage
 from .events import JsonTable
-from .plain_lines import PlainLine
 from .reader import LINE, EventFile, LogError, WrittenLog, earlier_than_last, logs_in, lost_ranks, open_log, text_of
 from .replicas import EVENT
 
@@ -160,12 +159,6 @@ def _scan(file: EventFile, reading: Reading, each: Callable[[Mapping[str, Any]],
     places, digests, ended, name = array("Q"), array("Q"), False, file.path.stem
     counts = reading.counts
     for offset, event in file:
-        if type(event) is PlainLine:
-            places.append(offset)
-            counts.add_plain(event, name)
-            if each is not None:
-                each(event)
-            continue
         kind = event["type"]
         if kind == "call":
             places.append(offset)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 from ..text import logged
 from ..verdicts import APART, NO_KERNEL, SCREENED, Verdict, apart
 from .encoding import Plain, excess_of
-from .plain_lines import PlainLine
 
 # ---- Time
 
@@ -491,7 +490,7 @@ class Counts:
         """(op, verdict, side, why it is set apart) -> records."""
         return {key: number for key, (number,) in list(self.by_op.items())}
 
-    def add_plain(self, record: Plain | PlainLine, log: str = "") -> None:
+    def add_plain(self, record: Plain, log: str = "") -> None:
         """:meth:`add` of a plain record."""
         order, self.records = self.records, self.records + 1
         figures, verdict = record.figures, record.verdict

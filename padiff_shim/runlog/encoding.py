@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _COUNTED = ("type", "index", "call", "step")
-HARMLESS = ("EQUAL", "ROUNDING")
 _COUNTED_TEXT = '"type":"call","index":%d,"call":%d,"step":%d'
 # What plain records have in common; each record gets lists of its own.
 PLAIN_FIELDS: dict[str, Any] = {
@@ -22,7 +21,7 @@ PLAIN_FIELDS: dict[str, Any] = {
     "muted": False,
 }
 _NOTHING_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":[],"quirk":null,"muted":false'
-MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
+_MODIFIED_TEXT = '"side":"none","hypothesis":null,"alternatives":[],"modifiers":%s,"quirk":null,"muted":false'
 _quoted = json.encoder.encode_basestring_ascii
 _WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -127,7 +126,7 @@ def plain_line(
     figures = _figures(stats)
     if figures is None:
         return None
-    nothing = MODIFIED_TEXT % f"[{','.join(map(_quoted, modifiers))}]" if modifiers else _NOTHING_TEXT
+    nothing = _MODIFIED_TEXT % f"[{','.join(map(_quoted, modifiers))}]" if modifiers else _NOTHING_TEXT
     rest = f'{written.text},"verdict":"{verdict}",{nothing},"reason":{_quoted(reason)},"stats":{figures}}}'
     if verdict == "EQUAL":
         written.equal = dict(stats), reason, rest
@@ -220,38 +219,10 @@ class Figures(NamedTuple):
     excess: float
 
 
-class LazyRecord(Mapping[str, Any]):
+class Plain(Mapping[str, Any]):
     """The record of a tensor that is EQUAL or only rounding, without a name or a hypothesis, as nearly all are.
 
     It becomes a table when somebody looks at it; few are ever looked at.
-    """
-
-    __slots__ = ("_table",)
-
-    _table: dict[str, Any] | None
-
-    @property
-    def table(self) -> dict[str, Any]:
-        """All fields, in the order of every record."""
-        if self._table is None:
-            self._table = self._made()
-        return self._table
-
-    def _made(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def __getitem__(self, name: str) -> Any:
-        return self.table[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.table)
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-
-class Plain(LazyRecord):
-    """One that will be written.
 
     Attributes:
         counted: its fields that count calls and steps.
@@ -261,7 +232,7 @@ class Plain(LazyRecord):
         index: its number in the log; the recorder sets it.
     """
 
-    __slots__ = ("counted", "index", "modifiers", "reason", "stats", "verdict", "written")
+    __slots__ = ("_table", "counted", "index", "modifiers", "reason", "stats", "verdict", "written")
 
     def __init__(
         self,
@@ -274,7 +245,7 @@ class Plain(LazyRecord):
     ) -> None:
         self.counted, self.written, self.verdict, self.reason, self.stats = counted, written, verdict, reason, stats
         self.modifiers, self.index = modifiers, 0
-        self._table = None
+        self._table: dict[str, Any] | None = None
 
     @property
     def figures(self) -> Figures:
@@ -282,10 +253,23 @@ class Plain(LazyRecord):
         get = self.stats.get
         return Figures(self.stats["count"], get("different", 0), get("max_abs", 0.0), get("allowed"), excess_of(self.stats))
 
-    def _made(self) -> dict[str, Any]:
-        judgement = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
-        last = {"reason": self.reason, "stats": tables(self.stats), "index": self.index}
-        return {**self.counted, **self.written.fields, **judgement, **last}
+    @property
+    def table(self) -> dict[str, Any]:
+        """All fields, in the order of every record."""
+        if self._table is None:
+            judgement = {"verdict": self.verdict, **PLAIN_FIELDS, "alternatives": [], "modifiers": [*self.modifiers]}
+            last = {"reason": self.reason, "stats": tables(self.stats), "index": self.index}
+            self._table = {**self.counted, **self.written.fields, **judgement, **last}
+        return self._table
+
+    def __getitem__(self, name: str) -> Any:
+        return self.table[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.table)
+
+    def __len__(self) -> int:
+        return len(self.table)
 
     def line(self) -> bytes | None:
         """One line of the log; None where that has to be written as any record's."""

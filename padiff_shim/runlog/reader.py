@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import json
 import os
 import re
 import stat
@@ -18,7 +17,6 @@ from ..errors import FileError
 from ..text import tr
 from . import events
 from .events import JsonTable
-from .plain_lines import CallFields, PlainForms
 
 LINE = 4 * 2**20  # bytes of the longest line that is read
 _BUFFER = 2**16  # bytes that are read at once
@@ -90,76 +88,16 @@ def parse(line: bytes, path: Path, place: str) -> JsonTable:
     Raises:
         LogError: the line is no event; the message names file, place and field.
     """
-    event = None
+    event: JsonTable = {}
     try:
-        event = json.loads(line)
-        wrong = events.fault(event)
+        event, wrong = events.decoded(line), ""
     except (ValueError, RecursionError) as error:
         wrong = str(error)
     if not line.endswith(b"\n"):
         wrong = tr("it is longer than {most} bytes", most=LINE)
-    if wrong or event is None:
+    if wrong:
         raise LogError("{path}: no event at {place}: {line} ({wrong})", path=path, place=place, line=repr(line[:80]), wrong=wrong)
-    return dict(event)
-
-
-_COUNTED = re.compile(rb'\{"type":"call","index":(N),"call":(N),"step":(N),'.replace(b"N", rb"0|[1-9]\d{0,17}"))
-_JUDGED = b',"verdict":"'
-_CALL_SCHEMA = events.EVENTS["call"]
-_REMEMBERED = 20_000  # parts of lines
-
-
-class CallParser:
-    """Parses the call records of a log, which repeat each other: the same calls, step by step.
-
-    What is known of a call before its verdict is parsed and checked once, and records that are EQUAL or only rounding are not
-    decoded at all (:mod:`.plain_lines`). So records share tables: who gets one must not change what lies in it.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, CallFields] = {}
-        self._forms = PlainForms()
-
-    def parse(self, line: bytes, path: Path, place: str) -> Mapping[str, Any]:
-        """As :func:`parse`.
-
-        Raises:
-            LogError: as there.
-        """
-        counted = _COUNTED.match(line)
-        cut = line.find(_JUDGED, counted.end()) if counted is not None else -1
-        if counted is None or cut < 0 or not line.endswith(b"\n"):
-            return parse(line, path, place)
-        try:
-            known = self._known_fields(line[counted.end() : cut], path, place)
-            if known.plain and (record := self._forms.record(line, cut + 1, known)) is not None:
-                return record
-            judged = _checked(b"{%s" % line[cut + 1 :], path, place)
-        except (ValueError, RecursionError, LogError):
-            return parse(line, path, place)
-        if "op" not in known.fields or "verdict" not in judged or not known.fields.keys().isdisjoint(judged):
-            return parse(line, path, place)
-        if known.plain:
-            self._forms.learn(line, cut + 1, judged)
-        index, call, step = map(int, counted.groups())
-        return {"type": "call", "index": index, "call": call, "step": step, **known.fields, **judged}
-
-    def _known_fields(self, text: bytes, path: Path, place: str) -> CallFields:
-        """What a record says of its call."""
-        fields = self._known.get(text)
-        if fields is None:
-            fields = CallFields(_checked(b"{%s}" % text, path, place))
-            if len(self._known) < _REMEMBERED:
-                self._known[text] = fields
-        return fields
-
-
-def _checked(text: bytes, path: Path, place: str) -> JsonTable:
-    """Some fields of a record."""
-    fields: JsonTable = json.loads(text)
-    if wrong := _CALL_SCHEMA.fault_in(fields):
-        raise LogError("{path}: no event at {place}: {wrong}", path=path, place=place, wrong=wrong)
-    return fields
+    return event
 
 
 @dataclass
@@ -220,12 +158,12 @@ class EventFile:
 
     def __iter__(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """(offset, event) of all events behind the header; lines that are none go into :attr:`damage`."""
-        calls, self.damage = CallParser(), Damage(self.path)
+        self.damage = Damage(self.path)
         for number, (offset, line) in enumerate(lines(self.path), 1):
             if number == 1:
                 continue
             try:
-                event = calls.parse(line, self.path, f"line {number}")
+                event = parse(line, self.path, f"line {number}")
             except LogError as error:
                 self.damage.add(number, str(error))
             else:
@@ -279,12 +217,12 @@ class CallIndex:
             return len(self._offsets)
 
     def records(self, places: Iterable[int]) -> Iterator[tuple[int, Path, Mapping[str, Any]]]:
-        """(place, file, record) of the records at ``places``, in that order; they share tables, see :class:`CallParser`.
+        """(place, file, record) of the records at ``places``, in that order.
 
         Raises:
             LogError: a file or a record cannot be read.
         """
-        calls, opened, file = CallParser(), -1, None
+        opened, file = -1, None
         try:
             for place in places:
                 number = bisect.bisect_right(self._firsts, place) - 1
@@ -296,7 +234,7 @@ class CallIndex:
                 if file.tell() != offset:
                     file.seek(offset)
                 path = self.paths[number]
-                yield place, path, calls.parse(file.readline(LINE), path, f"byte {offset}")
+                yield place, path, parse(file.readline(LINE), path, f"byte {offset}")
         finally:
             if file is not None:
                 file.close()

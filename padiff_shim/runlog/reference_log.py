@@ -79,15 +79,14 @@ def read(path: Path) -> JsonTable:
         raise LogError("{path} is larger than any log of a reference run", path=path)
     try:
         log = json.loads(text, parse_constant=_refuse)
+        if type(log) is not dict or log.get("type") != KIND:
+            raise ValueError(tr("it is not a table of that type"))
+        log = events.checked(log)
+        if any(place.get("part") not in PARTS for place in (log.get("profile") or {}).get("places") or ()):
+            raise ValueError(tr("a place is of no known part"))
     except (ValueError, RecursionError) as error:
         raise LogError("{path} is no log of a reference run: {error}", path=path, error=error) from None
-    wrong = tr("it is not a table of that type") if type(log) is not dict or log.get("type") != KIND else events.fault(log)
-    places = () if wrong else (log.get("profile") or {}).get("places") or ()
-    if not wrong and any(place.get("part") not in PARTS for place in places):
-        wrong = tr("a place is of no known part")
-    if wrong:
-        raise LogError("{path} is no log of a reference run: {wrong}", path=path, wrong=wrong)
-    return dict(log)
+    return log
 
 
 def _refuse(word: str) -> Any:

@@ -23,7 +23,6 @@ from ..present.document import MARKDOWN, PAGE, TEXT, Column, Document, Folded, I
 from ..present.result import Presented
 from ..runlog.calls import Calls
 from ..runlog.encoding import excess_of
-from ..runlog.plain_lines import PlainLine
 from ..text import SENTENCE, code_line, many, shown, tr
 from ..verdicts import MEANING, Verdict, apart
 from .compare_run import CompareRun, loaded
@@ -341,8 +340,6 @@ def _order(entry: BaselineEntry) -> tuple[Any, ...]:
 
 def _units(record: Mapping[str, Any]) -> float:
     """The largest error of both sides, rounded to the digits of the file."""
-    if isinstance(record, PlainLine):
-        return float(f"{record.units:.{DIGITS}g}")
     stats = record.get("stats") or {}
     if "paddle" not in stats and "torch" not in stats:
         return 0.0

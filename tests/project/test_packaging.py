@@ -101,7 +101,7 @@ def test_wheel_metadata(wheel):
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.10"
     needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
-    assert sorted(needed) == ["click>=8.1", "mpmath>=1.3", "numpy", "rich>=13", "wrapt>=1.15"]
+    assert sorted(needed) == ["click>=8.1", "mpmath>=1.3", "msgspec>=0.18", "numpy", "rich>=13", "wrapt>=1.15"]
     extras = {"demo", "examples", "lint", "paddle", "pytest", "safetensors", "test", "toml", "torch"}
     assert set(metadata.get_all("Provides-Extra")) == extras
     assert "## " in metadata.get_payload(), "the README is the long description"
