@@ -239,13 +239,13 @@ class CrossedUpdate:
 
     def take(self, grad: PaddleTensor) -> None:
         """The gradient of this step, crossed and checked; it holds the memory until the update lets go of it."""
-        self.item.grad = self._fitting(as_it_lies(grad))
+        self.item.grad = self._fitting(as_it_lies(grad).contiguous())
         if not self._seen:
             self.item.fresh = not bool(self.item.tensors[self.declared.velocity].any())
 
     def _fitting(self, side: torch.Tensor) -> torch.Tensor:
         dtype, shape, device = self._form
-        if side.shape != shape or side.device != device or not side.is_contiguous():
+        if side.shape != shape or side.device != device:
             raise StayNative(reasons.STATE_LAYOUT)
         if side.dtype is not dtype:
             if not self._has_master:

@@ -132,16 +132,16 @@ def test_what_cannot_be_judged_is_counted_where_it_is_differentiated():
 
 
 def trained(make, mode=contextlib.nullcontext, dtype="float32"):
-    """A small training: its run, and the parameters behind it."""
+    """A small training: its run, and the parameters behind it. The gradient of the first does not lie in order."""
     rng = np.random.default_rng(0)
-    parameters = [paddle.create_parameter(shape, dtype) for shape in ([8, 5], [5])]
+    parameters = [paddle.create_parameter(shape, dtype) for shape in ([5, 8], [5])]
     for parameter in parameters:
         parameter.set_value(rng.standard_normal(parameter.shape).astype(dtype))
     optimizer = make(parameters=parameters, learning_rate=0.01)
     batches = [paddle.to_tensor(rng.standard_normal([4, 8]).astype(dtype)) for _ in range(STEPS)]
     with mode() as run:
         for batch in batches:
-            (batch.matmul(parameters[0]) + parameters[1]).tanh().sum().backward()
+            (batch.matmul(parameters[0].t()) + parameters[1]).tanh().sum().backward()
             optimizer.step()
             optimizer.clear_grad()
     return run, [parameter.numpy() for parameter in parameters]
