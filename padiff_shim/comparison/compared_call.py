@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import paddle
 import torch
 
 from ..dispatch import call_site
-from ..dispatch.dtypes import apart
+from ..dispatch.dtypes import apart, exchanged_in
 from ..dispatch.entry_point import EntryPoint
 from ..dispatch.operands import CallOperands, flat, wanting, without_gradient
 from ..dispatch.prepare import NO_CASTS, Prepared, device_of
@@ -360,6 +361,18 @@ class Kernels:
             "variants": self.variants(other),
         }
 
+    def made_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+        """Paddle's results of the call, made once more of these arguments, and the operands that want a gradient, detached."""
+        leaves = [self.inputs.paddle[index].detach() for index in self.inputs.needs]
+        others: dict[int, list[Any]] = {}  # a tensor may be several operands
+        for index, leaf in zip(self.inputs.needs, leaves):
+            leaf.stop_gradient = False
+            others.setdefault(id(self.inputs.paddle[index]), []).append(leaf)
+        written = [self.inputs.paddle[index] for index in self.door.overwritten]
+        others.update({id(tensor): [tensor.clone()] for tensor in written if isinstance(tensor, paddle.Tensor)})
+        args, kwargs = exchanged_in(args, kwargs, partial(_next_of, others))
+        return of_paddle(self.door, self.door.native(*args, **kwargs)), leaves
+
     def _traces(self, positions: tuple[int, ...], incoming: Sequence[Any]) -> Traces:
         """What is known of the steps of such a call, or of its backward for gradients of the results at these positions."""
         needs = tuple(self.inputs.needs) if positions else ()
@@ -414,6 +427,12 @@ class Kernels:
             outs = flat((run or self.meaning)(*sides))
             results = [(outs[p], grad) for p, grad in zip(positions, incoming)]
             return gradients(results, [sides[index] for index in chosen], create_graph=create_graph)
+
+
+def _next_of(others: Mapping[int, list[Any]], value: Any) -> Any:
+    """What stands for a tensor, by its id; of several the next one for each occurrence."""
+    leaves = others.get(id(value))
+    return value if leaves is None else leaves[0] if len(leaves) == 1 else leaves.pop(0)
 
 
 def _in_float32(value: Any) -> Any:

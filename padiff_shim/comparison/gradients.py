@@ -401,9 +401,11 @@ def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -
     node = grad_node(next(iter(shown.values())))
     if node is None:
         return []
-    if door.python and door.transposed is None:
-        slots = _slots(subject, node, shown)
-        return [] if slots is None else [(node, Seats(door, subject.inputs.needs, slots=slots), True)]
+    if door.python and door.transposed is None:  # one node, if the function made that alone: it leads straight to the operands
+        alone = paddle_graph.places_of(shown.values()) == {node.node_ptr()}
+        straight = sum(following is not None for following in node.next_functions) == len(subject.inputs.needs)
+        inner = _inner_nodes(subject, shown) if alone and straight else []
+        return [(node, seats, True) for node, seats in inner] if len(inner) == 1 else []
     if place.seats is None:  # what follows is alike in all calls of the place
         needs = subject.inputs.needs
         tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
@@ -422,22 +424,6 @@ def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -
     return [(node, parts[0], False), (node.next_functions[0], parts[1], True)]
 
 
-def _slots(subject: ComparedCall, node: Any, shown: Mapping[int, Any]) -> dict[int, int] | None:
-    """Slot of the node -> operand, if a Python function made this one node alone: then it leads straight to the operands' nodes."""
-    if any(grad_node(result) is not node for result in list(shown.values())[1:]):
-        return None
-    owners = {index: grad_node(subject.inputs.paddle[index]) for index in subject.inputs.needs}
-    slots: dict[int, int] = {}
-    for slot, following in enumerate(node.next_functions):
-        if following is None:
-            continue
-        owned = [index for index, owner in owners.items() if owner is following]
-        if len(owned) != 1 or owned[0] in slots.values():
-            return None
-        slots[slot] = owned[0]
-    return slots if len(slots) == len(owners) else None
-
-
 _INNER = 64  # nodes of one Python function's call
 _OF_LISTS = ("AddN", "BroadcastTensors", "Concat", "Einsum", "Meshgrid", "MultiDot", "Stack")  # take no list back from a hook
 
@@ -448,21 +434,17 @@ def _inner_nodes(subject: ComparedCall, shown: Mapping[int, Any]) -> list[tuple[
     owners = {node.node_ptr(): index for index in needs if (node := grad_node(subject.inputs.paddle[index])) is not None}
     if not (NODE_HOOKS and door.python) or door.op.operands or len(owners) < len(needs):
         return []
-    waiting, seen, nodes = [grad_node(result) for result in shown.values()], set(), []
-    while waiting and owners:
-        node = waiting.pop(0)
-        if node is None or node.node_ptr() in seen:
-            continue
-        seen.add(node.node_ptr())
-        following = [-1 if other is None else other.node_ptr() for other in node.next_functions]
+    nodes = []
+    for count, (_, node) in enumerate(paddle_graph.walked(map(grad_node, shown.values()), owners)):
+        following = [None if other is None else other.node_ptr() for other in node.next_functions]
         slots = {slot: owners.pop(place) for slot, place in enumerate(following) if place in owners}
-        seen.update(place for slot, place in enumerate(following) if slot in slots)
-        waiting += node.next_functions
-        if len(seen) > _INNER or (slots and node.name().startswith(_OF_LISTS)):
+        if count >= _INNER or (slots and node.name().startswith(_OF_LISTS)):
             return []
         if slots:
             nodes.append((node, Seats(door, needs, slots=slots)))
-    return [] if owners else nodes
+        if not owners:
+            return nodes
+    return []
 
 
 # ---- The verdicts on the gradients of one call.
@@ -600,37 +582,26 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
     subject.let_go()
     if subject.replay is None:
         return
-    args, kwargs = subject.replay
-    copies: dict[int, list[tuple[int, Any]]] = {}
-    for index in subject.inputs.needs:
-        operand = subject.inputs.paddle[index]
-        copy = operand.detach()
-        copy.stop_gradient = False
-        copies.setdefault(id(operand), []).append((index, copy))
-    if any(len(copy) > 1 for copy in copies.values()):
+    operands = [id(subject.inputs.paddle[index]) for index in subject.inputs.needs]
+    if len(set(operands)) < len(operands):
         subject.comparison.unseen(subject, logged("one tensor is two operands of a node that cannot be hooked"))
         return
-    exchange = {key: copy[0][1] for key, copy in copies.items()}
-    written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
-    if any(id(tensor) in exchange for tensor in written):
+    if not set(operands).isdisjoint(id(subject.inputs.paddle[index]) for index in subject.door.overwritten):
         subject.comparison.unseen(subject, logged("Paddle's function writes into an operand that wants a gradient"))
         return
-    exchange.update({id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)})
-    leaves = [copy[0] for copy in copies.values()]
     outer = gather()  # the program's saved-tensor hooks may stand around the backward, too
     try:
         with paddle.enable_grad(), paused():
-            args, kwargs = exchanged_in(args, kwargs, exchange)
-            results = of_paddle(subject.door, subject.door.native(*args, **kwargs))
+            results, leaves = subject.made_again(*subject.replay)
             outs, grads = [results[position] for position in incoming], list(incoming.values())
-            gradients = paddle.grad(outs, [leaf for _, leaf in leaves], grads, allow_unused=True)
+            gradients = paddle.grad(outs, leaves, grads, allow_unused=True)
     finally:
         subject.passages = gathered(outer)
     if subject.altered:
         subject.comparison.unseen(subject, ALTERED)
         return
     sides = {position: as_operand(grad) for position, grad in incoming.items()}
-    judge_gradients(subject, sides, {index: grad for (index, _), grad in zip(leaves, gradients)})
+    judge_gradients(subject, sides, dict(zip(subject.inputs.needs, gradients)))
     subject.together = None  # it holds the call, which holds it: only Python's collector would free both
 
 

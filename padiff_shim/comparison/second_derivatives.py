@@ -8,6 +8,7 @@ operands, and once as Torch's formula; both are judged as any other formula is.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,6 @@ import paddle
 import torch
 
 from .. import numerics
-from ..dispatch.dtypes import exchanged_in
 from ..dispatch.frames import paused
 from ..frameworks.memory import as_operand, to_paddle, to_torch
 from ..frameworks.torch_state import put_aside
@@ -27,9 +27,9 @@ from ..numerics.measured import JointFormula, JointResult
 from ..numerics.ties import TiedCall
 from ..runlog.counts import THIRD_UNCHECKED
 from ..tape.calls import gradients
-from ..tape.paddle_graph import backward_options, register_silent_hook
+from ..tape.paddle_graph import backward_options, register_silent_hook, walked
 from ..verdicts import Judgement
-from .compared_call import ComparedCall, ComparedTensor, Run, of_paddle
+from .compared_call import ComparedCall, ComparedTensor, Run
 
 
 class GradientCall:
@@ -102,20 +102,12 @@ class GradientCall:
         """Paddle's second derivatives, of the operands that want a gradient and of the incoming gradients that do."""
         subject = self.subject
         assert subject.replay is not None
-        args, kwargs = subject.replay
-        leaves = [subject.inputs.paddle[index].detach() for index in subject.inputs.needs]
-        places: dict[int, list[Any]] = {}  # a tensor may be several operands
-        for index, leaf in zip(subject.inputs.needs, leaves):
-            places.setdefault(id(subject.inputs.paddle[index]), []).append(leaf)
         incoming = {position: to_paddle(grad.clone()) for position, grad in self.incoming.items()}
-        inner = [*leaves, *(incoming[position] for position in self.wanting)]
-        for tensor in inner:
-            tensor.stop_gradient = False
-        written = [subject.inputs.paddle[index] for index in subject.door.overwritten]
+        for position in self.wanting:
+            incoming[position].stop_gradient = False
         with paddle.enable_grad(), paused():
-            places.update({id(tensor): [tensor.clone()] for tensor in written if isinstance(tensor, paddle.Tensor)})
-            args, kwargs = exchanged_in(args, kwargs, partial(_next_of, places))
-            results = of_paddle(subject.door, subject.door.native(*args, **kwargs))
+            results, leaves = subject.made_again(*subject.replay)
+            inner = [*leaves, *(incoming[position] for position in self.wanting)]
             firsts = paddle.grad(
                 [results[position] for position in incoming],
                 [leaves[subject.inputs.needs.index(operand)] for operand in self.differentiated],
@@ -179,27 +171,13 @@ def _occurrences(value: Any, place: int) -> list[Any]:
     return [value] if id(value) == place else []
 
 
-def _next_of(others: Mapping[int, list[Any]], value: Any) -> Any:
-    """What stands for a tensor, by its id; of several the next one for each occurrence."""
-    leaves = others.get(id(value))
-    return value if leaves is None else leaves[0] if len(leaves) == 1 else leaves.pop(0)
-
-
 _MOST = 256  # nodes to look at
 
 
 def _leads_past(gradient: Any, place: int) -> bool:
     """Whether the graph of a gradient, which is small, does not lead to the node at this place."""
-    waiting, seen = [grad_node(gradient)], set[int]()
-    while waiting and len(seen) < _MOST:
-        node = waiting.pop(0)
-        if node is None or node.node_ptr() in seen:
-            continue
-        if node.node_ptr() == place:
-            return False
-        seen.add(node.node_ptr())
-        waiting += node.next_functions
-    return not waiting
+    reached = [other for other, _ in itertools.islice(walked([grad_node(gradient)]), _MOST)]
+    return len(reached) < _MOST and place not in reached
 
 
 class SecondDerivative(ComparedTensor):

@@ -23,7 +23,7 @@ from .backward import native_engine
 from .calls import NESTS, TapeCall, freed
 from .hooks import exchange_node, exchange_sentinel
 from .paddle_graph import LOCAL, floats, leads_to_tape, led_to
-from .twins import TAPE, Arriving, Taped, attach, forget, only_sentinel, sentinel, taped, twin, with_hook
+from .twins import TAPE, Arriving, Taped, attach, forget, only_sentinel, sentinel, taped, twin, with_history, with_hook
 
 # ---- The operands of a native call on the tape: aliases, whose gradients come to an island.
 
@@ -187,21 +187,6 @@ class Operands:
 # The tensor gets a sentinel of its own for the new value: whoever used the old one still leads to the old twin.
 
 
-class _Into(torch.autograd.Function):
-    """``memory`` takes the values and the history of ``side``."""
-
-    @staticmethod
-    def forward(ctx: Any, memory: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
-        ctx.set_materialize_grads(False)  # zeros in place of nothing would go on to what Paddle does not walk
-        memory.copy_(side)
-        ctx.mark_dirty(memory)
-        return memory
-
-    @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> Any:
-        return None, grad
-
-
 def refuses_writes(tensor: PaddleTensor) -> bool:
     """Whether Paddle refuses in-place ops on it: a leaf that wants a gradient."""
     return bool(tensor.is_leaf and not tensor.stop_gradient)
@@ -228,8 +213,10 @@ def write(call: TapeCall, tensor: PaddleTensor, side: torch.Tensor, *, reads_res
     """``tensor`` takes the values of ``side`` in its own memory, and its history."""
     call.behind(side)
     memory = tensor.detach()
-    with torch.enable_grad():
-        written = _Into.apply(to_torch(memory), side)
+    values = to_torch(memory)
+    with torch.no_grad():
+        values.copy_(side)
+    written = with_history(side, values)
     memory._bump_inplace_version()
     if reads_result:
         call.keep(memory)

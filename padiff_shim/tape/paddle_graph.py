@@ -7,7 +7,8 @@ import functools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -210,6 +211,25 @@ def tinies() -> list[Any]:
 # ---- Walks over Paddle's own graph, without running it.
 
 
+def walked(starts: Iterable[Any], barred: Iterable[int] = ()) -> Iterator[tuple[int, Any]]:
+    """(place, node) of each node that Paddle's engine comes to from some nodes, the nearest first.
+
+    ``starts``: None among them is an operand that wants no gradient. ``barred``: places that it does not come to.
+    """
+    waiting, seen = deque(starts), set(barred)
+    while waiting:
+        node = waiting.popleft()
+        if node is not None and (place := node.node_ptr()) not in seen:
+            seen.add(place)
+            yield place, node
+            waiting += node.next_functions
+
+
+def places_of(tensors: Iterable[Any]) -> set[int]:
+    """Where the nodes of tensors are."""
+    return {node.node_ptr() for node in map(grad_node, tensors) if node is not None}
+
+
 def leads_to_tape(tensor: PaddleTensor) -> bool:
     """Whether Paddle's engine, started at a tensor, could come to a sentinel."""
     return leads_to([tensor], tinies())  # what sentinels are made of: see twins.sentinel
@@ -220,43 +240,13 @@ def leads_to(starts: Sequence[Any], ends: Sequence[Any], without: Sequence[Any] 
 
     ``without``: not by way of these.
     """
-    places = _places(ends)
-    barred = _places(without)
-    waiting = [node for node in map(grad_node, starts) if node is not None and node.node_ptr() not in barred]
-    seen = {node.node_ptr() for node in waiting}
-    if not places.isdisjoint(seen):
-        return True
-    seen |= barred
-    while waiting:
-        for following in waiting.pop().next_functions:
-            if following is None:  # an operand that wants no gradient
-                continue
-            place = following.node_ptr()
-            if place in places:
-                return True
-            if place not in seen:
-                seen.add(place)
-                waiting.append(following)
-    return False
-
-
-def _places(tensors: Sequence[Any]) -> set[int]:
-    return {node.node_ptr() for node in map(grad_node, tensors) if node is not None}
+    places = places_of(ends)
+    return any(place in places for place, _ in walked(map(grad_node, starts), places_of(without)))
 
 
 def py_layers(starts: Sequence[Any]) -> set[int]:
     """The places of the PyLayers' nodes that Paddle's engine, started at some tensors, comes to."""
-    waiting = [node for node in map(grad_node, starts) if node is not None]
-    seen, layers = {node.node_ptr() for node in waiting}, set()
-    while waiting:
-        node = waiting.pop()
-        if "PyLayer" in node.name():
-            layers.add(node.node_ptr())
-        for following in node.next_functions:
-            if following is not None and (place := following.node_ptr()) not in seen:
-                seen.add(place)
-                waiting.append(following)
-    return layers
+    return {place for place, node in walked(map(grad_node, starts)) if "PyLayer" in node.name()}
 
 
 def same_node(tensor: PaddleTensor, other: Any) -> bool:
@@ -272,18 +262,11 @@ def led_to(results: Sequence[Any], operands: Sequence[Any]) -> list[bool]:
     """
     places = [grad_node(tensor).node_ptr() for tensor in operands]
     missing = set(places)
-    waiting = [node for node in map(grad_node, results) if node is not None]
-    seen = {node.node_ptr() for node in waiting}
-    while waiting and missing:
-        for following in waiting.pop().next_functions:
-            if following is None:
-                continue
-            place = following.node_ptr()
-            if place in missing:
-                missing.discard(place)
-            elif place not in seen:
-                seen.add(place)
-                waiting.append(following)
+    nodes = [node for node in map(grad_node, results) if node is not None]
+    for place, _ in walked(following for node in nodes for following in node.next_functions):  # a result may be an operand
+        missing.discard(place)
+        if not missing:
+            break
     return [place not in missing for place in places]
 
 

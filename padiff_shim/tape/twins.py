@@ -191,14 +191,19 @@ class _Written(torch.autograd.Function):
         return grad, None
 
 
+def with_history(side: torch.Tensor, memory: torch.Tensor) -> torch.Tensor:
+    """The values that ``memory`` has now, with the history of ``side``."""
+    with torch.enable_grad():
+        return _Written.apply(side, memory)
+
+
 def _renewed(tensor: PaddleTensor, record: Taped) -> Taped | None:
     """The record of a tensor that was written through another one over its memory, or given other memory: its node is the same."""
     if not record.has_sentinel or record.shape != tensor.shape or FLOATS.get(tensor.dtype) is not record.twin.dtype:
         return None
     if tensor.stop_gradient or not _led_by(tensor, record.made_of):
         return None
-    with torch.enable_grad():
-        renewed = Taped(_Written.apply(record.twin, to_torch(tensor)), tensor, record.made_of)
+    renewed = Taped(with_history(record.twin, to_torch(tensor)), tensor, record.made_of)
     renewed.hook_side, renewed.hooks, renewed.retained, renewed.ignores_answers = (
         record.hook_side,
         record.hooks,
