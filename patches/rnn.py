@@ -12,6 +12,7 @@ from padiff_shim.table.op import c_op, function, op
 from padiff_shim.table.reasons import ODD_CELL, StayNative
 
 KERNELS = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh, "RNN_RELU": torch.rnn_relu}
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
 
 
 def _arranged(
@@ -75,6 +76,8 @@ def rnn(
     count = layers * (2 if bidirectional else 1)
     if len(weights) != 4 * count:
         raise NotImplementedError("an RNN without biases")
+    if any(len(weight) != GATES[mode] * state[0].shape[-1] for weight in weights):
+        raise ValueError("weights of other gates than the state's, beyond whose end Torch's kernels would read")
     flat = [
         weight for i in range(count) for weight in (*weights[2 * i : 2 * i + 2], *weights[2 * (count + i) : 2 * (count + i) + 2])
     ]

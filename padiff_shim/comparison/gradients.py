@@ -405,7 +405,7 @@ def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -
         alone = paddle_graph.places_of(shown.values()) == {node.node_ptr()}
         straight = sum(following is not None for following in node.next_functions) == len(subject.inputs.needs)
         inner = _inner_nodes(subject, shown) if alone and straight else []
-        return [(node, seats, True) for node, seats in inner] if len(inner) == 1 else []
+        return [(node, seats, True) for first, seats in inner if first.node_ptr() == node.node_ptr()]
     if place.seats is None:  # what follows is alike in all calls of the place
         needs = subject.inputs.needs
         tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]

@@ -7,6 +7,7 @@ import torch
 from torch.nn.utils import rnn as packing
 
 import padiff_shim
+from padiff_shim.catalogue.registry import ops
 from padiff_shim.frameworks.versions import IS_3
 from padiff_shim.table.reasons import RANDOM
 from padiff_shim.verdicts import Verdict
@@ -213,3 +214,12 @@ def test_a_comparison_judges_the_ops_of_a_cell():
         cell(paddle.to_tensor(numbers()[:, 0]))[0].sum().backward()
     assert {call.op for call in run.calls} >= {"matmul", "sigmoid", "tanh"}
     assert all(call.verdict is not Verdict.UNVERIFIED for call in run.calls)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN_TANH"])
+def test_weights_that_do_not_fit_the_state_are_refused(kind):
+    """Torch's kernels would read beyond them, and end the process."""
+    weights = [torch.zeros(6, WIDTH), torch.zeros(6, HIDDEN + 1), torch.zeros(6), torch.zeros(6)]
+    state = [torch.zeros(1, BATCH, HIDDEN + 1)] * (2 if kind == "LSTM" else 1)
+    with pytest.raises(ValueError):
+        ops()["rnn"].reference([torch.zeros(TIME, BATCH, WIDTH), *state, *weights], 0, len(state), 0.0, False, 1, kind, True)
