@@ -17,11 +17,17 @@ import torch
 
 from ..dispatch.call_site import CallSite, is_library
 from .arguments import nodes_of
-from .expressions import Edit, Rewrite, ValueSource, assigned_once, modules_of, names_in, parameters_of, resolved
+from .expressions import Edit, Rewrite, ValueSource, assigned_once, extent, modules_of, names_in, parameters_of, resolved
 from .findings import Cause
 from .trace import shape_of
 
-_WORDS = {"dim": "axis", "keepdims": "keepdim", "eps": "epsilon", "bias": "bias_attr"}  # Torch's names of arguments: Paddle's
+_WORDS = {  # Torch's names of arguments: Paddle's
+    "dim": ("axis",),
+    "dims": ("axis", "axes", "perm"),
+    "keepdims": ("keepdim",),
+    "eps": ("epsilon",),
+    "bias": ("bias_attr",),
+}
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
 
 
@@ -55,7 +61,12 @@ class _Side(NamedTuple):
         known = getattr(overloads, "overloads", None)  # none of a name that all objects of Torch's have
         if overloads is not None and not names and known is not None and set(known()) <= {"default", "out"}:
             names = [name for name, _ in shape_of(overloads.default).parameters]
-        return [_WORDS.get(name, name) for name in names]
+        return names
+
+
+def _in_paddle(word: str, parameters: Collection[str]) -> str:
+    """An argument's name as one of a function's parameters; Torch's where it has none such."""
+    return next((name for name in (word, *_WORDS.get(word, ())) if name in parameters), word)
 
 
 class Otherwise(NamedTuple):
@@ -69,11 +80,11 @@ class Otherwise(NamedTuple):
     cause: Cause
 
 
-def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = ()) -> Iterator[Otherwise]:
+def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = (), *, makers: bool = False) -> Iterator[Otherwise]:
     """What the port's functions have otherwise than those of the original; first that of the two lines, and there the port's line.
 
-    ``also``: further lines of the port's, whose functions come next. A name that stands for another one everywhere is no
-    difference; what is written has the port's names.
+    ``also``: further lines of the port's, whose functions come next. ``makers``: what makes layers alone. A name that stands for
+    another one everywhere is no difference; what is written has the port's names.
     """
     own, other = ({} if is_library(site.file) else _functions(site.file) for site in (port, original))
     here, there = (_around(site, functions) for site, functions in ((port, own), (original, other)))
@@ -84,7 +95,8 @@ def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = (
     pairs += [pair for pair in common if pair[0] in near] + common
     sides = _Side.of(port.file), _Side.of(original.file)
     for first, second in dict.fromkeys(pairs):
-        if own[first] is not other[second]:  # not both programs call it
+        wanted = first.endswith(".__init__") or not makers
+        if wanted and own[first] is not other[second]:  # not both programs call it
             yield from _of_functions(port.file, own[first], other[second], sides, lines)
 
 
@@ -101,20 +113,50 @@ def _of_functions(
     left = _left_out(other, statements, file, _InPort(renamed, {}, *sides), known)
     yield from [_all_of(left), *left] if len(left) > 1 else left
     named = {name: value for name, value in assigned_once(other).items() if name not in known} | renamed
-    changes = dict[tuple[ast.stmt, ast.stmt], list[Otherwise]]()  # of statements: first those of their parts
+    changes, whole = list[Otherwise](), dict[ast.stmt, Otherwise]()
     for (statement, twin), parts in zip(statements, both):
-        texts = ((node, _text(node, wanted, named, *sides)) for node, wanted in parts)
-        choices = _choices([pair for pair in dict.fromkeys(texts) if pair[1]])
-        if choices and {names.get(name, name) for name in _read(twin)} & _read(statement):  # else it is another statement
-            changes[statement, twin] = [_changed(file, statement, twin, chosen) for chosen in choices]
-    whole = _all_of([choices[-1] for choices in changes.values()]) if len(changes) > 1 else None
-    if whole is not None and sorted(_NAMES.findall(whole.own)) == sorted(_NAMES.findall(whole.wanted)):
-        here, there = ("; ".join(map(ast.unparse, nodes)) for nodes in zip(*changes))
-        yield whole._replace(cause=Cause.PLACE, own=here, wanted=there)
-    yield from itertools.chain(*changes.values())
+        texts = [(node, text) for node, wanted in parts if (text := _text(node, wanted, named, *sides))]
+        if texts and {names.get(name, name) for name in _read(twin)} & _read(statement):  # else it is another statement
+            changes += [_changed(file, statement, twin, chosen) for chosen in _choices(dict.fromkeys(texts))]
+            whole[statement] = _changed(file, statement, twin, _outermost(dict(texts)))
+    yield from _moved(file, own, dict(statements), whole)
+    yield from changes
 
 
-_NAMES = re.compile(r"\w+")
+def _moved(
+    file: str, own: ast.FunctionDef, twins: Mapping[ast.stmt, ast.stmt], changes: Mapping[ast.stmt, Otherwise]
+) -> Iterator[Otherwise]:
+    """Statements of a function in the original's order, and with their ``changes``, where these move only what the port has."""
+    moved = list[tuple[ast.stmt, ast.stmt, str]]()  # where one stands, which, and its text
+    for block in _blocks(own):
+        here = [each for each in block if each in twins and isinstance(each, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return))]
+        there = sorted(here, key=lambda each: twins[each].lineno)
+        for place, each in zip(here, there):
+            patch = changes[each].rewrite.patch() if each in changes else None
+            if patch or place is not each:
+                moved.append((place, each, patch.after.strip() if patch else ast.unparse(each)))
+    for size in range(2, _MOST_MOVED + 1):
+        for chosen in (moved[at : at + size] for at in range(len(moved) - size + 1)):
+            texts = [ast.unparse(place) for place, _, _ in chosen], [text for _, _, text in chosen]
+            if len({*map(_names_of, map(" ".join, texts))}) == 1:
+                first, other, _ = chosen[0]
+                before, after = ("; ".join(each) for each in (texts[0], [ast.unparse(twins[each]) for _, each, _ in chosen]))
+                edits = [Edit(*extent(place), text) for place, _, text in chosen]
+                rewrite = Rewrite(file, frozenset(edits))
+                yield Otherwise(before, after, first.lineno, twins[other].lineno, rewrite, Cause.PLACE)
+
+
+_MOST_MOVED = 4  # statements
+
+
+def _names_of(text: str) -> tuple[str, ...]:
+    return tuple(sorted(re.findall(r"\w+", text)))
+
+
+def _blocks(function: ast.FunctionDef) -> Iterator[list[ast.stmt]]:
+    """The bodies of a function and of the statements in it."""
+    bodies = (getattr(node, name, None) for node in ast.walk(function) for name in ("body", "orelse"))
+    return (body for body in bodies if isinstance(body, list))
 
 
 def _changed(file: str, statement: ast.stmt, twin: ast.stmt, chosen: Mapping[ast.expr, str]) -> Otherwise:
@@ -138,8 +180,7 @@ def _left_out(
     """The statements that the original alone has, each at its place beside the port's; none of many, or of names not ``known``."""
     twins, changes = {twin: statement for statement, twin in pairs}, list[Otherwise]()
     stored, read = set[str](), set[str]()
-    bodies = (getattr(node, "body", None) for node in ast.walk(other))
-    for block in (body for body in bodies if isinstance(body, list)):
+    for block in _blocks(other):
         for at, statement in enumerate(block):
             written = isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) and not isinstance(statement.value, ast.Constant)
             before = next((twins[each] for each in reversed(block[:at]) if each in twins), None)
@@ -166,12 +207,17 @@ def _all_of(changes: Sequence[Otherwise]) -> Otherwise:
     return first._replace(own=own, wanted=wanted, rewrite=rewrite)
 
 
-def _choices(texts: Sequence[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
+def _outermost(texts: Mapping[ast.expr, str]) -> dict[ast.expr, str]:
+    """Those that stand in no other."""
+    return {node: text for node, text in texts.items() if not any(part in texts for part in [*ast.walk(node)][1:])}
+
+
+def _choices(texts: Collection[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
     """The changes of a statement to be tried: parts that are exchanged are one; then each part, and last all of them."""
     first = dict[ast.expr, str]()
     for node, text in texts:
         first.setdefault(node, text)
-    unlike = {node: text for node, text in first.items() if not any(part in first for part in [*ast.walk(node)][1:])}
+    unlike = _outermost(first)
     names = [ast.unparse(node) for node in unlike]
     turned = {node: text for node, text in unlike.items() if text in names}
     exchanged = len(turned) > 1 and sorted(map(ast.unparse, turned)) == sorted(turned.values())
@@ -304,6 +350,7 @@ def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> I
         args = [*(each for each in own.args if each in left), *(node for each, node in wanted.items() if each.isdigit())]
         words = [ast.keyword(each, node) for each, node in wanted.items() if not each.isdigit()]
         yield own, ast.Call(own.func, args, [*(each for each in own.keywords if each.value in left), *words])
+        yield own, other
 
 
 def _called(call: ast.Call, side: _Side) -> tuple[str, list[ast.expr]]:
@@ -331,8 +378,8 @@ def _bound(
     """Arguments by the names of the port's parameters, or their places, as where a call unpacks others. ``own``: the call's."""
     if any(isinstance(node, ast.Starred) for node in nodes) or any(each.arg is None for each in keywords):
         return {str(at): node for at, node in enumerate([*nodes, *(each.value for each in keywords)])}
-    named = {word if (word := str(each.arg)) in parameters else _WORDS.get(word, word): each.value for each in keywords}
-    known = [word if word in parameters else "" for word, _ in zip(own, nodes)]
+    named = {_in_paddle(str(each.arg), parameters): each.value for each in keywords}
+    known = [word if (word := _in_paddle(name, parameters)) in parameters else "" for name, _ in zip(own, nodes)]
     others = (name for name in parameters if name not in known)
     places = itertools.chain(others, map(str, itertools.count(len(parameters))))
     words = (word or next(places) for word in itertools.chain(known, itertools.repeat("")))
@@ -394,7 +441,7 @@ class _InPort(ast.NodeTransformer):
         if isinstance(node, ast.Call):
             parameters = port.parameters(node.func) if _called(node, original)[0] else [str(each.arg) for each in node.keywords]
             for each in node.keywords:
-                each.arg = each.arg if each.arg is None or each.arg in parameters else _WORDS.get(each.arg, each.arg)
+                each.arg = each.arg if each.arg is None else _in_paddle(each.arg, parameters)
             return self._calls.get(_reads(node, port), node)
         return node
 

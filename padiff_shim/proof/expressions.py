@@ -79,7 +79,7 @@ def statements_of(patch: Patch) -> tuple[list[ast.stmt], list[ast.stmt]]:
     return statements[first:stop], ast.parse(source).body
 
 
-def extent(node: ast.expr) -> tuple[int, int, int, int]:
+def extent(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:
     return node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0
 
 

@@ -57,8 +57,11 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
     return made or (Fix(text) if is_library(place.file) else Fix(text, place.file, place.line))
 
 
-def _fix_of_layer(path: str, text: str, layers: Mapping[str, paddle.nn.Layer]) -> Fix | None:
-    """The line that makes a layer, with other arguments or another layer; None where its constructor takes no such arguments."""
+def _fix_of_layer(path: str, text: str, layers: Mapping[str, paddle.nn.Layer], *, named: bool = True) -> Fix | None:
+    """The line that makes a layer, with other arguments or another layer; None where its constructor takes no such arguments.
+
+    ``named``: numbers may take the place of names.
+    """
     if _LAYER.match(text) and (line := constructor(path, layers, text)) is not None:
         return replace(line, patch=_another_layer(line, type(layers[path]), path.rpartition(".")[2]))
     made = constructor(path, layers, text) if _takes(layers.get(path), text) else None
@@ -66,14 +69,14 @@ def _fix_of_layer(path: str, text: str, layers: Mapping[str, paddle.nn.Layer]) -
         return None
     names, calls = names_in(made.file), _calls_at(made.file, made.line)
     made_by = [call for call in calls if resolved(call.func, names) is type(layers[path])]
-    return replace(made, patch=_patch(made, calls if layers[path]._forward_pre_hooks else made_by, names))
+    return replace(made, patch=_patch(made, calls if layers[path]._forward_pre_hooks else made_by, names, named=named))
 
 
 def is_written(change: Patch | Remade, layers: Mapping[str, paddle.nn.Layer]) -> bool:
     """Whether it is known how the port's lines would be with a change."""
     if isinstance(change, Patch):
         return True
-    fix = _fix_of_layer(change.layer, _of_constructor(layers.get(change.layer), change.arguments), layers)
+    fix = _fix_of_layer(change.layer, _of_constructor(layers.get(change.layer), change.arguments), layers, named=False)
     return fix is not None and fix.patch is not None
 
 
@@ -150,8 +153,8 @@ def _calls_at(file: str, line: int) -> list[ast.Call]:
     return [call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)]
 
 
-def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Patch | None:
-    """The line with the arguments of ``fix``; None where several calls take such arguments, or names would be replaced."""
+def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any], *, named: bool) -> Patch | None:
+    """The line with the arguments of ``fix``; None where several calls take such, or they replace names and may not (``named``)."""
     wanted = _keywords(fix.text)
     names_there = {node.id for call in calls for node in ast.walk(call) if isinstance(node, ast.Name)}
     if any(
@@ -163,11 +166,11 @@ def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any]) -> Pat
     if len(fitting) != 1:
         return None
     call, known = fitting[0]
-    edits = [edit for each in wanted if (edit := _edit(call, each, known)) is not None]
+    edits = [edit for each in wanted if (edit := _edit(call, each, known, named=named)) is not None]
     return Rewrite(fix.file, frozenset(edits)).patch() if len(edits) == len(wanted) else None
 
 
-def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str]) -> Edit | None:
+def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str], *, named: bool) -> Edit | None:
     """Where a call's argument stands, or would stand."""
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg not in parameters for each in call.keywords):
         return None
@@ -175,7 +178,7 @@ def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str]) -> Edi
     written = next((each.value for each in call.keywords if each.arg == wanted.arg), None)
     written = call.args[place] if written is None and place < len(call.args) else written
     if written is not None:
-        return Edit(*extent(written), text) if _is_literal(written) or not _is_literal(wanted.value) else None
+        return Edit(*extent(written), text) if named or _is_literal(written) or not _is_literal(wanted.value) else None
     return added(call, {str(wanted.arg): text})
 
 
@@ -302,13 +305,12 @@ def rewritten(model: paddle.nn.Layer, change: Patch, functions: Sequence[Functio
     """
     around = [node for node in nodes_of(change.file) if isinstance(node, ast.FunctionDef)]
     names = {node.name for node in around if node.lineno <= change.line <= (node.end_lineno or 0)}
-    makes = bool(names) and "forward" not in names
     sources = {change.file: change.apply("".join(linecache.getlines(change.file)))}
-    known = list(_made_anew(model)) if makes else []
+    known = [] if "forward" in names else list(_made_anew(model))
     with in_place(sources, functions) as changed:
         held = [_unlike(layer, plain, _made_as_known(layer, {})) for layer, plain in known] if changed else []
         with _holding(itertools.chain(*held)):
-            yield changed if any(held) or not makes else 0
+            yield changed if any(held) or "__init__" not in names else 0
 
 
 @contextlib.contextmanager

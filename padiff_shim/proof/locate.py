@@ -82,7 +82,6 @@ ArrayPairs = list[tuple[Array, Array]]
 NamedTables = Sequence[tuple[torch.Tensor, str]]
 PLAIN = 0.5  # of a dtype's digits: rounding errors travel less far, as do tables that were born in float32
 MOST = 64  # mistakes that are mended in one search
-_TRIED_ALONE = 4  # changes that may mend all of them, each a run of the port
 
 
 @dataclass
@@ -314,7 +313,6 @@ class _MistakeSearch:
     def to_its_end(self) -> Located:
         """All differences, until both agree or one cannot be mended."""
         self._search()
-        self._keep_what_mends_all()
         self._measure_alone()
         apis = [difference.port.api if difference.port is not None else None for difference in self._differences]
         # A setting of several calls was seen in one of them.
@@ -402,36 +400,33 @@ class _MistakeSearch:
         alone = change is not None and helps(change) == MENDS and not (self._forced.keys() - self._idle or self._attributes)
         return replace(diagnosis, behind=behind.get(change), alone=alone)
 
-    def _keep_what_mends_all(self) -> None:
-        """Keep one difference alone, if all agrees with its change of the port's lines: the others follow from it."""
-        self._forced, self._attributes, self._refused = {}, {}, {False: set()}
-        lines = {difference.port and difference.port.site for difference in self._differences}
-        changes = {change: None for difference in self._differences if (change := difference.change()) is not None}
-        for change in [*changes][:_TRIED_ALONE] if len(self._differences) > 1 and len({*lines, *changes}) > 1 else ():
-            if self._helps(-sys.maxsize, {}, change, forward=False) == MENDS:
-                same = [other for other in self._differences if other.change() == change]
-                self._differences = [replace(other, behind=None) for other in same]
-                self._rest = ""
-                return
-
     def _measure_alone(self) -> None:
-        """Note how far each change alone moves the port's outputs, for they were measured behind the mending of all before.
+        """Keep one difference alone, if all agrees with its change: the others follow from it. Else note what each change moves.
 
-        What no change was tried of is not known then, and cannot be held against these.
+        The outputs that a change alone moves tell its effect, for the search measured behind the mending of all before. What no
+        change was tried of is not known then, and cannot be held against these.
         """
-        changes = [difference.change() for difference in self._differences]
-        runs = dict[Patch | Remade | None, RunOutcome]()
         self._forced, self._attributes = {}, {}
-        for change in dict.fromkeys((None, *changes)) if len({*changes}) > 1 else ():
-            with contextlib.suppress(NotWider), self._with(change) if change else contextlib.nullcontext(1) as changed:
-                if changed:
-                    runs[change] = self._run_mended({})
-                    runs[change].trace.forget()
-        before = runs.pop(None, None)
-        for at, (difference, change) in enumerate(zip(self._differences, changes)):
-            if difference.part == FORWARD and before is not None and runs:
-                rows = agreement_module.outputs(before, runs[change]) if change in runs else ()
-                effect = agreement_module.largest_of_rows(rows) / changes.count(change) if rows else None
+        lines = {difference.port and difference.port.site for difference in self._differences}
+        changes = [difference.change() for difference in self._differences]
+        runs = dict[Patch | Remade, RunOutcome]()
+        for change in dict.fromkeys(changes if len({*lines, *changes}) > 1 < len(changes) else ()):
+            with contextlib.suppress(NotWider):
+                outcome = None if change is None else self._run_with(change, {})
+                if change is None or outcome is None:
+                    continue
+                runs[change] = outcome
+                outcome.trace.forget()
+                if not self._differ(outcome, forward=False):
+                    same = [difference for difference, own in zip(self._differences, changes) if own == change]
+                    self._differences = [replace(difference, behind=None) for difference in same]
+                    self._rest = ""
+                    return
+        before = self._run_mended({}) if runs and len({*changes}) > 1 else None
+        for at, (difference, own) in enumerate(zip(self._differences, changes)):
+            if difference.part == FORWARD and before is not None:
+                rows = agreement_module.outputs(before, runs[own]) if own in runs else ()
+                effect = agreement_module.largest_of_rows(rows) / changes.count(own) if rows else None
                 self._differences[at] = replace(difference, effect=effect)
 
     def _helps(
@@ -450,20 +445,17 @@ class _MistakeSearch:
         refused = self._refused[whole]
         if change is None or change in refused:
             return 0
-        if sys.version_info < (3, 11):
-            return UNTRIED
         try:
-            with self._with(change) as changed:
-                if not changed:  # one of several functions of a name, which cannot be told apart; a layer's arguments
-                    return 0 if isinstance(change, Patch) and _says_the_same(change) else UNTRIED
-                outcome = self._run_mended({key: values for key, values in self._forced.items() if key not in self._idle})
+            outcome = self._run_with(change, {key: values for key, values in self._forced.items() if key not in self._idle})
         except Exception as error:  # whatever the changed line raises
             let_pass(error)
             refused.add(change)
             return 0
+        if outcome is None:
+            return 0 if isinstance(change, Patch) and _says_the_same(change) else UNTRIED
         matching = Matching(self._original.trace, outcome.trace, self._tolerance)
         after = _agreeing(matching, self._original, outcome)
-        rest = self._agreement.breach(outcome, forward=forward) or agreement_module.shapes_differ(self._original, outcome)
+        rest = self._differ(outcome, forward=forward)
         helps = after > agreed or not rest  # a call that no trace shows may mend all
         if helps and rest:
             left = _first_remaining(matching, self._mapping, self._original, outcome, forward=forward)
@@ -473,9 +465,21 @@ class _MistakeSearch:
             refused.add(change)
         return 0 if not helps else 1 if rest else MENDS
 
-    def _with(self, change: Patch | Remade) -> contextlib.AbstractContextManager[int]:
+    def _differ(self, outcome: RunOutcome, *, forward: bool) -> str:
+        """What differs in a run of the port; "" where nothing does."""
+        return self._agreement.breach(outcome, forward=forward) or agreement_module.shapes_differ(self._original, outcome) or ""
+
+    def _run_with(self, change: Patch | Remade, values: dict[Key, Sequence[torch.Tensor | None]]) -> RunOutcome | None:
+        """A run of the port with other lines or another layer.
+
+        None where they cannot be exchanged: several functions of a name cannot be told apart, nor arguments that a layer keeps.
+        """
+        if sys.version_info < (3, 11):
+            return None
         model = self._sides[1].wide_model()
-        return rewritten(model, change, self._functions(change.file)) if isinstance(change, Patch) else remade(model, change)
+        other = rewritten(model, change, self._functions(change.file)) if isinstance(change, Patch) else remade(model, change)
+        with other as changed:
+            return self._run_mended(values) if changed else None
 
     def _first_gradient_alone(self, matching: Matching) -> CallDifference | None:
         """Where the port's gradient goes back, and the original's graph ends."""

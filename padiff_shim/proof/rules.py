@@ -21,7 +21,7 @@ from ..present.annotations import Patch
 from ..text import fields_of, joined, tr, with_fields
 from .arguments import ApiCall, Constant, Name, OtherArguments, as_read, explained_by_arguments, shown, shown_item, write
 from .arrangements import other_steps
-from .beside import otherwise
+from .beside import Otherwise, otherwise
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -66,7 +66,7 @@ def diagnosed(differences: Sequence[CallDifference], evidence: Evidence) -> Diff
     for rule in RULES_OF_A_SEARCH if searching else RULES:
         if not (searching and remaining[-1].attribute):
             remaining = rule(remaining, evidence)
-    return remaining
+    return remaining if remaining or evidence.tied else [*differences]  # what is wrong is never dropped as a whole
 
 
 # ---- While the search goes on: the cause behind a difference.
@@ -144,25 +144,39 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
             if is_written(made, evidence.layers[1]):
                 return [*differences[:-1], difference]
             break
-    makers = [operand.value.node.site for operand in port.operands if operand.value.node is not None]
-    best, most, tried = None, int(difference.change() is not None), 0
-    for other in otherwise(port.site, original.site, makers):
-        patch = other.rewrite.patch()
-        here = patch is not None and _is_within(port, [patch])
-        if here or not evidence.mended:
-            helps = evidence.helps(patch, not here)
-            best, most = (other, helps) if most < helps != UNTRIED and (here or helps == MENDS) else (best, most)
-            tried += helps != UNTRIED
-        if most == MENDS or tried == _MOST_TRIED:
-            break
+    within = difference.cause is Cause.ATTRIBUTE and port.api is not None and port.api.layers > 0
+    best, helps = _other_statement(difference, original, port, evidence, makers=mended or difference.settles or within)
     if best is None:
         return [*differences[:-1], difference]
     text = tr("{own}, where the original has {wanted}", own=best.own, wanted=best.wanted)
     text = text if best.own else tr("the original has {wanted} here, the port does not", wanted=best.wanted)
     text = tr("{first}: {second}", first=known, second=text) if known else text
     sites = original.site._replace(line=best.original), port.site._replace(line=best.line)
-    settled = replace(settled, cause=best.cause, text=text, sites=sites, rewrite=best.rewrite, settles=most == MENDS)
+    cause = difference.cause if difference.cause is Cause.PLACE else best.cause
+    settled = replace(settled, cause=cause, text=text, sites=sites, rewrite=best.rewrite, settles=helps == MENDS)
     return [*differences[:-1], settled]
+
+
+def _other_statement(
+    difference: CallDifference, original: TraceCall, port: TraceCall, evidence: Evidence, *, makers: bool
+) -> tuple[Otherwise | None, int]:
+    """What the port's statements have otherwise that mends a difference, and how far, as :attr:`Evidence.helps` answers.
+
+    An operation that stands in another place is mended beside other mistakes, too. ``makers``: of what makes layers alone.
+    """
+    sites = [operand.value.node.site for operand in port.operands if operand.value.node is not None]
+    best, most, tried = None, int(difference.change() is not None), 0
+    for other in otherwise(port.site, original.site, sites, makers=makers):
+        patch = other.rewrite.patch()
+        moves = Cause.PLACE in (difference.cause, other.cause)
+        here = patch is not None and moves and _is_within(port, [patch])
+        if here or not evidence.mended:
+            helps = evidence.helps(patch, not here)
+            best, most = (other, helps) if most < helps != UNTRIED and (here or helps == MENDS) else (best, most)
+            tried += helps != UNTRIED
+        if most == MENDS or tried == _MOST_TRIED:
+            break
+    return best, most
 
 
 def names_before_operands(differences: Differences, evidence: Evidence) -> Differences:
@@ -591,7 +605,7 @@ def consequences(differences: Differences, evidence: Evidence) -> Differences:
     is computed within a call of Paddle's API follows from the argument of it that is named.
     """
     named = {_api_of(other) for other in differences if other.arguments} - {None}
-    differences = [other for other in differences if other.write or _api_of(other) not in named]
+    differences = [other for other in differences if other.write or other.arguments or _api_of(other) not in named]
     differences = [other for at, other in enumerate(differences) if not _is_rewritten(other, differences[:at])]
     paired = [(other.cause, other.original, other.port) for other in differences if other.original and other.port]
     moved = [(original, port) for cause, original, port in paired if cause is Cause.PLACE]
@@ -601,9 +615,10 @@ def consequences(differences: Differences, evidence: Evidence) -> Differences:
 
 def _is_rewritten(difference: CallDifference, earlier: Differences) -> bool:
     """Whether the change of a line that mends an earlier difference mends this one; in several layers it is one all the same."""
-    changes = [change for other in earlier if isinstance(change := other.change(), Patch)]
-    if difference.change() is None and difference.port is not None:
-        return _is_within(difference.port, changes)
+    port = difference.port
+    if difference.change() is None and port is not None:
+        others = [other for other in earlier if other.port and (other.cause is Cause.PLACE or other.port.layer != port.layer)]
+        return _is_within(port, [change for other in others if isinstance(change := other.change(), Patch)])
     same = [other for other in earlier if difference.rewrite is not None and other.rewrite == difference.rewrite]
     kinds = {(other.cause, other.port and other.port.name) for other in same}
     return bool(kinds - {(difference.cause, difference.port and difference.port.name)})
