@@ -557,7 +557,7 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
     ]
     floats = [{name: value for name, value in side.items() if "." in value or "e-" in value} for side in alone]
     alone = floats if all(floats) else alone
-    if not all(alone):  # what one framework names alone is its default
+    if not all(alone) or any(floats) != all(floats):  # what one framework names alone is its default
         return None, False
     if all(len(side) == 1 for side in alone):
         ((name, value),), ((other, others_value),) = (list(side.items()) for side in alone)

@@ -585,6 +585,8 @@ def _common_steps(
             alone[first is None] += 1
             difference.data_behind += [(_digests(first), _digests(second))][len(difference.data_behind) // _COMPARED :]
     yield from waiting
+    lacking = {"a": b, "b": a}  # one that was broken off may lack what it had not come to
+    difference.one_sided = {kind: side for kind, side in difference.one_sided.items() if not lacking[side].broken}
     every = [(run.header.get("options") or {}).get("every") for run in (a, b)]
     for place, name in enumerate("ab" if common else ""):
         other = "ba"[place]

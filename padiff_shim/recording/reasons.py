@@ -15,7 +15,7 @@ from ..runlog.events import CLIPPED, IN_STEP, LOSS, STATE
 from ..runlog.optimizer_settings import BEGINS, CLIP_WAYS, CLIP_WORDS
 from ..text import joined, many, shown, tr
 from . import pages
-from .alignment import by_figures, lie_alike, same_elements
+from .alignment import by_figures, elements, lie_alike, same_elements
 from .call_origins import ARGUMENTS, other_arguments
 from .call_reasons import (
     CALLS,
@@ -52,6 +52,7 @@ BATCH, BATCHES, ORDER_OF_SAMPLES, ORDER_OF_BATCHES, ROUNDING, SETTINGS = (
 )  # fmt: skip
 _SETTINGS = 2  # that a headline names
 _FITS = 1e-2  # relative: an update that a rule explains
+_HALF = 2.0**-7  # relative: what is rounded to half precision
 _ZERO = 1e-6  # relative to the largest of a step: gradients that are zero but for rounding
 _FACTOR = 1e-3  # relative: two tensors of which one is a multiple of the other
 _COUNT = 10**7  # beyond, a number says nothing of how many are added up
@@ -334,18 +335,31 @@ def _of_batches(a: int, b: int) -> DifferenceReason:
 
 
 def _of_weights(difference: Difference, origin: TensorRow) -> DifferenceReason | None:
-    """A weight that the other run has under another name as it begins."""
+    """A weight that the other run has under another name as it begins, or in more digits."""
     weights = [row.b for row in difference.inputs if row.differs and row.b and row.any.tensor == WEIGHT and row is not origin]
     same = (b for b in weights if origin.a and b.size == origin.a.size and by_figures(origin.a, b, turned=True).identical)
+    side, dtype = _digits_alone(origin) if origin.apart is not None and origin.apart.relative <= _HALF else ("", "")
+    if side:
+        brief = tr("{side}'s weights have the digits of {dtype} alone", side=side, dtype=dtype)
+        text = tr("{text}: they were saved or loaded in it", text=brief)
+        return DifferenceReason(DTYPE, text, {"side": side, "dtype": dtype}, brief)
     if (b := next(same, None)) is None or origin.a is None:
         return None
     text = tr("weights are exchanged: {a} of a is {b} of b", a=shown(origin.a.name), b=shown(b.name))
     return DifferenceReason(EXCHANGED, text, {"a": origin.a.name, "b": b.name})
 
 
+def _digits_alone(row: TensorRow) -> tuple[str, str]:
+    """The run whose elements lie in a narrower dtype of floats, where the other's do not, and that dtype; empty words elsewhere."""
+    drawn = [values.astype(np.float32) for side in (row.a, row.b) if side and (values := elements(side)) is not None]
+    known = {"bfloat16": [not (values.view(np.uint32) & 0xFFFF).any() for values in drawn]}
+    known["float16"] = [np.array_equal(values, values.astype(np.float16)) for values in drawn]
+    return next((("ab"[fits.index(True)], dtype) for dtype, fits in known.items() if sorted(fits) == [False, True]), ("", ""))
+
+
 def _of_updates(difference: Difference) -> DifferenceReason | None:
     """One run makes fewer updates of the same data: it has skipped a step, or accumulates gradients."""
-    if (side := difference.one_sided.get(IN_STEP)) and difference.first is not None and not difference.holes:
+    if (side := difference.one_sided.get(IN_STEP)) and difference.first is not None:
         other = "ba"["ab".index(side)]
         return DifferenceReason(SKIPPED, tr("{other} makes no update at all, {side} does", side=side, other=other), {"side": other})
     steps = [step for step in difference.steps if step.rank == difference.steps[0].rank]
@@ -475,9 +489,9 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     if kind == "note":
         whole = [row for row in difference.compared if row.any.kind == IN_STEP and row.any.step == step]
         alone = all((header.get("ranks") or 1) == 1 for header in difference.headers)
-        if alone or not whole or any(row.differs for row in whole):
+        if not whole or any(row.differs for row in whole):
             return None
-        return _of_norm(first, whole)
+        return _of_groups(difference, first) if alone else _of_norm(first, whole)
     rows = [row for row in difference.differing if row.any.kind == kind and row.any.step == step]
     norms = [max(side.figures.get("norm", 0.0) for side in (row.a, row.b) if side is not None) for row in rows]
     least = _ZERO * max(norms, default=0.0)
@@ -502,6 +516,17 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     else:
         text = tr("gradients are {factor:.4g} times b's: the loss is scaled otherwise, the forward is equal", factor=factor)
     return DifferenceReason(SCALE, text, {"factor": factor})
+
+
+def _of_groups(difference: Difference, first: TensorRow) -> DifferenceReason | None:
+    """Norms of groups of parameters, by each of which one run clips, as Paddle does, and that together are the other's."""
+    step = [row for row in difference.rows if (row.any.kind, row.any.name, row.any.step) == ("note", NORM_NOTE, first.any.step)]
+    sides = [[norm.item() for row in step if (norm := linear(getattr(row, side))) is not None] for side in "ab"]
+    for side, own, other in (("a", *sides), ("b", *sides[::-1])):
+        if len(own) > len(other) == 1 and abs(math.hypot(*own) - other[0]) <= _FACTOR * other[0]:
+            text = tr("{side} clips {count} groups of parameters, each by its own norm", side=side, count=len(own))
+            return DifferenceReason(NORM, text, {"step": first.any.step, "side": side, "groups": len(own)})
+    return None
 
 
 def _of_norm(first: TensorRow, gradients: Sequence[TensorRow]) -> DifferenceReason | None:

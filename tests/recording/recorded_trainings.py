@@ -182,8 +182,9 @@ def adamw(model, port, clips, faults):
     decaying = {parameter.name for parameter in (matrices + vectors if "decay" in faults else matrices)}
     schedule = paddle.optimizer.lr.LambdaDecay(1e-2, lambda step: rate(step + ("early" in faults)))
     clip = paddle.nn.ClipGradByValue(0.1) if "clip" in faults else paddle.nn.ClipGradByGlobalNorm(0.5)
+    groups = [{"params": matrices}, {"params": vectors}] if "grouped" in faults else model.parameters()
     return lambda: paddle.optimizer.AdamW(
-        schedule, parameters=model.parameters(), weight_decay=0.1, grad_clip=clip if clips else None,
+        schedule, parameters=groups, weight_decay=0.1, grad_clip=clip if clips else None,
         apply_decay_param_fun=lambda name: name in decaying,
     ), schedule  # fmt: skip
 
@@ -201,6 +202,8 @@ def llama(
     model = PaddleLlama(blocks, tied, faults) if port else original
     if port:
         padiff_shim.transfer_weights(original, model)
+    for parameter in model.parameters() if "half" in faults else ():
+        parameter.set_value((parameter.numpy().view(np.uint32) & 0xFFFF0000).view(np.float32))
     for parameter in model.embed.parameters() if frozen and "thawed" not in faults else ():
         if port:
             parameter.stop_gradient = True

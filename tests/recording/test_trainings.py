@@ -78,6 +78,8 @@ WRONG = {
     "weight": (
         vit, {"smooth": 0.1}, {"faults": ("weight",)}, "arguments", 0, "", {"label_smoothing": [0.2, 0.1]},
     ),
+    "grouped": (llama, {}, {"faults": ("grouped",)}, "norm", 0, "gradient norm", {"side": "a", "groups": 2}),
+    "half": (llama, {}, {"faults": ("half",)}, "dtype", None, "", {"side": "a", "dtype": "bfloat16"}),
     "pooled": (vit, {}, {"faults": ("pooled",)}, "operand", 0, "linear", {"a": "mean", "b": "add[:, 0]"}),
     "no mask": (
         llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": None}}, "mask", 0, "scaled_dot_product_attention",
