@@ -52,18 +52,6 @@ def test_every_defect_has_a_line_that_leads_to_its_program(pages):
     assert sorted(linked) == sorted(f"{defect.file}#L{defect.line}" for defect in defects().values())
 
 
-def test_figures_stand_where_bits_differ(pages):
-    cells = [line.split(" | ") for line in pages["formulations.md"].splitlines() if line.startswith("| **")]
-    shown = {row[0].strip("| *"): row[3:5] for row in cells if len(row) == 7}
-    assert shown["order of a sum over ranks"][0].startswith("forward 1 ulp")
-    for name, figures in shown.items():
-        differing = {**formulations()[name].differs, **formulations()[name].may_differ}
-        for dtype, figure in zip(doc_tables.DTYPES, figures):
-            assert figure == "=" or dtype in differing
-            assert figure == "=" or re.search(r"(forward|gradient) (zeros|[\d.e-]+ ulp), [\d.]+ %", figure)
-            assert ("*here*" in figure) <= (dtype in formulations()[name].may_differ)
-
-
 def test_writing_and_checking(tmp_path, monkeypatch, capsys):
     few = {name: formulations()[name] for name in ("division by a number",)}
     monkeypatch.setattr(doc_tables, "formulations", lambda: few)

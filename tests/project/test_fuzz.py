@@ -15,7 +15,7 @@ from fuzz.calls import templated
 from fuzz.check import Failure, Trial, quiet
 from fuzz.execute import NATIVE, Plan, run, whole
 from fuzz.generate import Program
-from fuzz.known import KNOWN, LISTED, Listed, listed_lines, unused
+from fuzz.known import KNOWN, LISTED, unused
 from fuzz.programs import drawn
 from fuzz.progress import Progress
 from fuzz.shrink import smallest
@@ -194,17 +194,6 @@ def test_rounding_is_measured_in_the_program():
         with quiet():
             trial = Trial(lines, Progress(), Counter())
             assert (trial.differing(whole("reference")) == []) is explained
-
-
-def test_a_listed_difference_needs_its_line(monkeypatch):
-    entry = Listed("value", r"paddle\.tanh\(", "a reason")
-    monkeypatch.setattr("fuzz.known.LISTED", (entry,))
-    texts = ["t2.value: natively [1.0], here [2.0]"]
-    assert listed_lines(PROGRAM, texts) == {1: "a reason"}
-    assert listed_lines(PROGRAM, ["t1.grad: natively [1.0], here [2.0]"]) == {}
-    assert listed_lines([PROGRAM[0], PROGRAM[2]], texts) == {}
-    assert listed_lines(PROGRAM, ["t2.value: natively [True], here [False]"]) == {1: "a reason"}
-    assert listed_lines(PROGRAM, ["t2.value: natively [inf, 1.0], here [nan, 1.0]"]) == {1: "a reason"}
 
 
 def test_a_long_run_needs_every_known_difference():

@@ -239,11 +239,6 @@ def test_modules_do_not_import_in_a_circle():
     assert not circle(between_modules())
 
 
-def test_a_circle_is_found():
-    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
-    assert not circle({"a": {"b", "c"}, "b": {"c"}})
-
-
 @functools.cache
 def taken_from_the_core():
     """The names of the core that tools use, a line for each module: `measure/distance: Distance distance`."""
