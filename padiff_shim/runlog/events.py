@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 from msgspec import Meta
 
-from ..text import counted, marked
+from ..text import counted, marked, tr
 from ..verdicts import Side, Verdict
 
 SCHEMA = 1  # of logs
@@ -244,12 +244,12 @@ def checked(event: Any) -> JsonTable:
         ValueError: it is none.
     """
     if type(event) is not dict or type(event.get("type")) is not str:
-        raise ValueError("it is not a table with a type")
+        raise ValueError(tr("it is not a table with a type"))
     table: JsonTable = msgspec.convert(event, EVENTS.get(event["type"], _TABLE))
     return _of_sound_size(table) if event["type"] == "call" else table
 
 
 def _of_sound_size(call: JsonTable) -> JsonTable:
     if math.prod(call.get("shape") or ()) >= 2**63:
-        raise ValueError(f"no tensor is of shape {call['shape']}")
+        raise ValueError(tr("no tensor is of shape {shape}", shape=call["shape"]))
     return call
