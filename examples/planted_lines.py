@@ -112,6 +112,11 @@ LINES = {
         "return F.scaled_dot_product_attention(q, k, x)",
         alone=True,
     ),
+    "residual taken too late": Lines(
+        "q = F.gelu(q)\nrest = q\nreturn self.k(q) + rest",
+        "rest = q\nq = F.gelu(q)\nreturn self.k(q) + rest",
+        alone=True,
+    ),
     "statements in another order": Lines(
         "h = F.gelu(q)\nh = self.n(h)\nreturn h + k",
         "h = self.n(q)\nh = F.gelu(h)\nreturn h + k",

@@ -13,7 +13,7 @@ import linecache
 import operator
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -60,7 +60,7 @@ def _fix(mistake: Mistake, layers: dict[str, paddle.nn.Layer]) -> Fix | None:
 def _fix_of_layer(path: str, text: str, layers: Mapping[str, paddle.nn.Layer], *, named: bool = True) -> Fix | None:
     """The line that makes a layer, with other arguments or another layer; None where its constructor takes no such arguments.
 
-    ``named``: numbers may take the place of names.
+    ``named``: numbers may take the place of what a caller hands over.
     """
     if _LAYER.match(text) and (line := constructor(path, layers, text)) is not None:
         return replace(line, patch=_another_layer(line, type(layers[path]), path.rpartition(".")[2]))
@@ -166,19 +166,21 @@ def _patch(fix: Fix, calls: Sequence[ast.Call], names: Mapping[str, Any], *, nam
     if len(fitting) != 1:
         return None
     call, known = fitting[0]
-    edits = [edit for each in wanted if (edit := _edit(call, each, known, named=named)) is not None]
+    handed = {argument.arg for node in nodes_of(fix.file) if isinstance(node, ast.arguments) for argument in node.args}
+    edits = [edit for each in wanted if (edit := _edit(call, each, known, handed - names.keys() if named else ())) is not None]
     return Rewrite(fix.file, frozenset(edits)).patch() if len(edits) == len(wanted) else None
 
 
-def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str], *, named: bool) -> Edit | None:
-    """Where a call's argument stands, or would stand."""
+def _edit(call: ast.Call, wanted: ast.keyword, parameters: Sequence[str], handed: Collection[str]) -> Edit | None:
+    """Where a call's argument stands, or would stand. ``handed``: names of which a number may take the place."""
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg not in parameters for each in call.keywords):
         return None
     place, text = parameters.index(str(wanted.arg)), ast.unparse(wanted.value)
     written = next((each.value for each in call.keywords if each.arg == wanted.arg), None)
     written = call.args[place] if written is None and place < len(call.args) else written
     if written is not None:
-        return Edit(*extent(written), text) if named or _is_literal(written) or not _is_literal(wanted.value) else None
+        free = _is_literal(written) or not _is_literal(wanted.value) or ast.unparse(written) in handed
+        return Edit(*extent(written), text) if free else None
     return added(call, {str(wanted.arg): text})
 
 
@@ -356,11 +358,9 @@ def _held_otherwise(layer: paddle.nn.Layer, text: str) -> list[tuple[paddle.nn.L
         wanted = {str(each.arg): ast.literal_eval(each.value) for each in _keywords(text)}
     except Exception:  # whatever a constructor raises
         return []
-    return (
-        _unlike(layer, *(_made_as_known(layer, changes) for changes in ({}, wanted)))
-        if _of_a_library(type(layer))
-        else [(layer, wanted)]
-    )
+    if not _of_a_library(type(layer)):
+        return [(layer, wanted)]
+    return _unlike(layer, *(_made_as_known(layer, changes) for changes in ({}, wanted)))
 
 
 def _made_anew(layer: paddle.nn.Layer) -> Iterator[tuple[paddle.nn.Layer, paddle.nn.Layer]]:
@@ -378,7 +378,7 @@ def _made_as_known(layer: paddle.nn.Layer, changes: Mapping[str, Any]) -> paddle
     parameters = list(inspect.signature(type(layer).__init__).parameters.values())[1:]
     names = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     try:
-        with generators_restored():
+        with generators_restored(), paddle.utils.unique_name.guard():  # names of parameters are counted, too
             return type(layer)(**{name: _setting(layer, name) for name in names} | dict(changes))
     except Exception:  # whatever a constructor raises that gets what a layer does not tell
         return None
@@ -404,7 +404,7 @@ def _unlike(
 
 
 def _otherwise(part: paddle.nn.Layer, plain: paddle.nn.Layer, other: paddle.nn.Layer) -> dict[str, Any]:
-    """What a layer would hold otherwise: plain values, functions and tensors; of another class also what that computes."""
+    """The plain values that a layer would hold otherwise; of another class also what that computes."""
     attributes = {} if type(other) is type(plain) else {"forward": other.forward}
     before, after = _settings(plain), _settings(other)
     return attributes | {name: after[name] for name in after if after[name] != before.get(name)}
