@@ -191,10 +191,10 @@ def _note_ends(difference: Difference, runs: Iterable[Iterable[Recorded]], lost:
     other."""
     between, difference.holes = difference.holes, []
     for name, recordings, holes in zip("ab", runs, lost):
-        difference.holes += [f"{name}: {hole}" for hole in holes]
+        difference.holes += [joined(": ", (name, hole)) for hole in holes]
         for recorded in recordings:
-            difference.notes += [f"{name}: {remark}" for remark in (*recorded.beside, *recorded.remarks)]
-            difference.holes += [f"{name}: {hole}" for hole in recorded.holes]
+            difference.notes += [joined(": ", (name, remark)) for remark in (*recorded.beside, *recorded.remarks)]
+            difference.holes += [joined(": ", (name, hole)) for hole in recorded.holes]
     difference.holes += between
 
 
