@@ -421,7 +421,8 @@ class Kernels:
         if len(others) == 1:
             dtype = others.pop()
             sides = [
-                s.to(dtype) if isinstance(s, torch.Tensor) and s.is_floating_point() and not s.requires_grad else s for s in sides
+                s.to(dtype).contiguous() if isinstance(s, torch.Tensor) and s.is_floating_point() and not s.requires_grad else s
+                for s in sides  # in order, as wide operands are
             ]
         with torch.enable_grad():
             outs = flat((run or self.meaning)(*sides))

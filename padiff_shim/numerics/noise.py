@@ -41,11 +41,11 @@ def signs_on(device: torch.device) -> torch.Tensor:
 
 
 def wide(tensor: torch.Tensor) -> torch.Tensor:
-    """A detached copy in float64 (complex128); integers as they are."""
+    """A detached copy in float64 (complex128), in order: of some strides Torch's kernels are wrong. Integers as they are."""
     tensor = tensor.detach()
     if tensor.is_floating_point():
-        return tensor.double()
-    return tensor.to(torch.complex128) if tensor.is_complex() else tensor
+        return tensor.double().contiguous()
+    return tensor.to(torch.complex128).contiguous() if tensor.is_complex() else tensor
 
 
 class MoveSize(NamedTuple):

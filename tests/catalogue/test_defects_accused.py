@@ -58,3 +58,14 @@ def test_the_result_of_what_writes_its_operand_is_judged_as_well():
     assert [tensor for tensor, _ in tensors] == ["out", "x"]
     assert dict(tensors)["out"] in ("EQUAL", "ROUNDING")
     assert run.coverage()["float_calls"] == len({call.call for call in run.calls})
+
+
+def test_gradients_that_torch_reads_in_another_order_are_torchs():
+    """Its formula in float64, which judges both, has the operands in order."""
+    x = paddle.to_tensor((np.arange(12, dtype="float32") ** 2).reshape(1, 1, 3, 4)).transpose([0, 3, 2, 1])
+    weight, bias = paddle.ones([4]), paddle.zeros([4])
+    weight.stop_gradient = bias.stop_gradient = False
+    with padiff_shim.compare("torch") as run:
+        y = F.batch_norm(x, paddle.zeros([4]), paddle.ones([4]), weight, bias, training=True)
+        (y * paddle.arange(12.0).reshape([1, 4, 3, 1])).sum().backward()
+    assert {str(call.side) for call in run.calls.filter(op="batch_norm", phase="backward")} == {"torch"}

@@ -5,6 +5,7 @@ import contextlib
 import numpy as np
 import paddle
 import paddle.nn.functional as F
+import torch
 
 # %% as_strided gradient counts overlapping elements once
 """Where a view shows an element several times, the gradient counts it once.
@@ -669,6 +670,22 @@ loss(w).backward()
 step = paddle.to_tensor([[0.0, 1e-6, 0.0], [0.0, 0.0, 0.0]], "float64")
 slope = (loss(w.detach() + step) - loss(w.detach() - step)).item() / 2e-6
 np.testing.assert_allclose(w.grad.numpy()[0, 1], slope, rtol=1e-5)
+
+# %% torch batch_norm gradients are wrong where x and the incoming gradient lie unlike
+"""Where an axis has one element, a transposed x counts as channels last, and the gradient is read in that order, too.
+
+Ops: batch_norm, instance_norm
+Seen on: Torch 2.13.0; CPU
+Effect: another gradient
+Under the shim: Torch's gradient in reference; compare says WRONG, side torch.
+"""
+x = torch.arange(12.0).reshape(1, 4, 3, 1) ** 2
+gradients = []
+for values in (x, x.transpose(1, 3).contiguous().transpose(1, 3)):
+    weight, bias = torch.ones(4, requires_grad=True), torch.zeros(4, requires_grad=True)
+    torch.nn.functional.batch_norm(values, None, None, weight, bias, training=True).backward(x)
+    gradients.append(weight.grad.tolist())
+np.testing.assert_allclose(*gradients, rtol=1e-4)
 
 # %% triangular_solve gradient reads unwritten memory
 """If y needs no gradient, the gradient of x is computed from memory that was never written.
