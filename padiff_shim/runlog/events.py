@@ -107,7 +107,7 @@ _HEADER = (
 # The figures of a judged tensor: the errors of both sides, and what assert_close would need, each alone.
 _ERRORS = _schema((_NUMBER, "rho_max rho_rms prob det error_max"), (_WHOLE, "nan inf"))
 STATS = _schema(
-    (_WHOLE, "count different tied"),
+    (_WHOLE, "count different tied missing"),
     (_NUMBER, "max_abs mean_abs rel_fro ulp_max incoming propagated amplification sampled k lambda kappa error bound allowed"),
     (_schema((_NUMBER, "atol rtol")), "tolerance"),
     (_ERRORS, "paddle torch"),
