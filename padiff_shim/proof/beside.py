@@ -118,7 +118,9 @@ def _of_functions(
         texts = [(node, text) for node, wanted in parts if (text := _text(node, wanted, named, *sides))]
         if texts and {names.get(name, name) for name in _read(twin)} & _read(statement):  # else it is another statement
             changes += [_changed(file, statement, twin, chosen) for chosen in _choices(dict.fromkeys(texts))]
-            whole[statement] = _changed(file, statement, twin, _outermost(dict(texts)))
+            within = {part for node, _ in texts for part in [*ast.walk(node)][1:]}
+            outermost = {node: text for node, text in texts if node not in within}
+            whole[statement] = _changed(file, statement, twin, outermost)
     yield from _moved(file, own, dict(statements), whole)
     yield from changes
 
@@ -207,17 +209,12 @@ def _all_of(changes: Sequence[Otherwise]) -> Otherwise:
     return first._replace(own=own, wanted=wanted, rewrite=rewrite)
 
 
-def _outermost(texts: Mapping[ast.expr, str]) -> dict[ast.expr, str]:
-    """Those that stand in no other."""
-    return {node: text for node, text in texts.items() if not any(part in texts for part in [*ast.walk(node)][1:])}
-
-
 def _choices(texts: Collection[tuple[ast.expr, str]]) -> list[dict[ast.expr, str]]:
     """The changes of a statement to be tried: parts that are exchanged are one; then each part, and last all of them."""
     first = dict[ast.expr, str]()
     for node, text in texts:
         first.setdefault(node, text)
-    unlike = _outermost(first)
+    unlike = {node: text for node, text in first.items() if not any(part in first for part in [*ast.walk(node)][1:])}
     names = [ast.unparse(node) for node in unlike]
     turned = {node: text for node, text in unlike.items() if text in names}
     exchanged = len(turned) > 1 and sorted(map(ast.unparse, turned)) == sorted(turned.values())
