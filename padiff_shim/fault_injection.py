@@ -128,9 +128,9 @@ def of_a_change(error: BaseException) -> bool:
     return any(error is raised for raised in _raised)
 
 
-def spoil(tensor: Any, door: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
+def spoil(tensor: Any, entry_point: Any, side: Side, layer: str, values: Any, *, name: str | None = None) -> Any:
     """A torch tensor with the faults that are planted for it; the tensor itself where there are none."""
-    for fault in faults(door.op.name, side, layer, backward=name is not None):
+    for fault in faults(entry_point.op.name, side, layer, backward=name is not None):
         named = () if name is None else (name,)
         fault.calls += 1
         try:

@@ -80,13 +80,13 @@ def binary(
     """
     samples = options.pop("samples", PAIRS)
     forms = [legacy] if isinstance(legacy, str) else list(legacy)
-    reflected = [door for symbol in symbols for door in (operator(symbol), operator(f"r{symbol}", "y x"))]
+    reflected = [entry for symbol in symbols for entry in (operator(symbol), operator(f"r{symbol}", "y x"))]
     chosen: dict[str, Any] = {"inplace": True, "elementwise": True, **options}
     return op(
         chosen.pop("params", "x|input y|other"),
         tensors=2,
         legacy=[form if ":" in form else f"{form}: x y axis=-1" for form in forms if form],
-        doors=(*chosen.pop("doors", ()), *reflected),
+        more_entries=(*chosen.pop("more_entries", ()), *reflected),
         samples=samples if within is None else ranged(samples, *within),
         **chosen,
     )(formula)

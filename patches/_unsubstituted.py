@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from padiff_shim.table import reasons
 
-# Legacy doors of ops of the table that cannot lead to them.
+# Legacy entry points of ops of the table that cannot lead to them.
 _LEGACY = {
     reasons.RESULT_AMONG_ARGUMENTS: "matmul",
     reasons.CACHES: "einsum rnn",

@@ -188,7 +188,7 @@ glu = op(
     "x axis=-1",
     c=False,
     promote="same",
-    doors=(function("paddle.nn.functional.glu", "x|input axis|dim=-1"),),
+    more_entries=(function("paddle.nn.functional.glu", "x|input axis|dim=-1"),),
     samples=(Sample((3, 4)), Sample((2, 4, 3), axis=1), Sample((4,), axis=0)),
 )(F.glu)
 

@@ -163,7 +163,7 @@ _MADE_BY_LAYOUT: dict[str, Any] = {
     random=lambda query, key, value, indices, dropout, causal, window, lse, seed, offset, name, training, *rest: bool(
         dropout and training
     ),
-    doors=(function("paddle.nn.functional.flash_attention.flashmask_attention", _FLASHMASK),),
+    more_entries=(function("paddle.nn.functional.flash_attention.flashmask_attention", _FLASHMASK),),
     note="scaled_dot_product_attention with the mask that the rows' bounds say, of each column",
     **_MADE_BY_LAYOUT,
 )
@@ -225,7 +225,7 @@ _UNPADDED = (
         dropout and training
     ),
     results=("out", "softmax"),
-    doors=(function("paddle.nn.functional.flash_attention.flash_attn_unpadded", _UNPADDED),),
+    more_entries=(function("paddle.nn.functional.flash_attention.flash_attn_unpadded", _UNPADDED),),
     note="scaled_dot_product_attention of each sequence by itself",
     **_MADE_BY_LAYOUT,
 )

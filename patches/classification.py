@@ -175,7 +175,7 @@ def _torchs(
 @loss(
     'input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0 '
     "counts_all=True",
-    door='input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
+    api='input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
     amp="softmax_with_cross_entropy",
     probes={"counts_all": _counts_all},
     definition=Definition(_torchs, differs=_remains),

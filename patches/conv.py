@@ -1,7 +1,7 @@
 """Convolutions and their transposes, each with its bias as the one function that it is in Torch.
 
 Paddle adds the bias in an op of its own and spells paddings in many ways; a Torch program has one call. ``nn.Conv2D`` and
-``nn.Conv3D`` call neither ``F.conv2d`` nor ``F.conv3d`` but what these two share, so that is a door, too.
+``nn.Conv3D`` call neither ``F.conv2d`` nor ``F.conv3d`` but what these two share, so that is an entry point, too.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _of_three(legacy: str) -> str:
 
 
 def _params(n: int) -> str:
-    """The parameters of an op over ``n`` axes, with the defaults that all of its doors take."""
+    """The parameters of an op over ``n`` axes, with the defaults that all of its entry points take."""
     return (
         f"x weight bias=None stride={[1] * n} padding={[0] * n} padding_algorithm='EXPLICIT' dilation={[1] * n} groups=1 "
         f"data_format={FORMATS[n][0]!r}"
@@ -102,7 +102,7 @@ conv1d = convolution(
     1,
     amp="conv2d",
     faults=severed(1),
-    doors=(function("paddle.nn.functional.conv1d", _CALL.format("NCL")),),
+    more_entries=(function("paddle.nn.functional.conv1d", _CALL.format("NCL")),),
     samples=(
         Sample((2, 4, 9), (6, 4, 3), (6,)),
         Sample((2, 4, 9), (6, 2, 3), None, stride=2, padding=[1, 2], groups=2),
@@ -115,7 +115,7 @@ conv1d = convolution(
 conv2d = convolution(
     2,
     faults=severed(1),
-    doors=(
+    more_entries=(
         function("paddle.nn.functional.conv2d", _CALL.format("NCHW")),
         _shared("conv2d", 2),
         c_op("conv2d", _KERNEL.format("dilation|dilations groups", "NCHW")),
@@ -137,7 +137,7 @@ conv2d = convolution(
 
 conv3d = convolution(
     3,
-    doors=(
+    more_entries=(
         function("paddle.nn.functional.conv3d", _CALL.format("NCDHW")),
         _shared("conv3d", 3),
         c_op("conv3d", _KERNEL.format("groups dilation|dilations", "NCDHW")),
@@ -186,7 +186,7 @@ conv1d_transpose = convolution(
     1,
     transposed=True,
     amp="conv2d_transpose",
-    doors=(function("paddle.nn.functional.conv1d_transpose", _T_CALL.format("groups=1 dilation=1", "NCL")),),
+    more_entries=(function("paddle.nn.functional.conv1d_transpose", _T_CALL.format("groups=1 dilation=1", "NCL")),),
     samples=_transposed_samples(5),
     refusals=(Sample((2, 4, 5), (4, 3, 3), None, output_size=[50]),),
 )
@@ -194,7 +194,7 @@ conv1d_transpose = convolution(
 conv2d_transpose = convolution(
     2,
     transposed=True,
-    doors=(
+    more_entries=(
         function("paddle.nn.functional.conv2d_transpose", _T_CALL.format("dilation=1 groups=1", "NCHW")),
         c_op("conv2d_transpose", _T_KERNEL),
         c_op("depthwise_conv2d_transpose", _T_KERNEL),
@@ -207,7 +207,7 @@ conv2d_transpose = convolution(
 conv3d_transpose = convolution(
     3,
     transposed=True,
-    doors=(
+    more_entries=(
         function("paddle.nn.functional.conv3d_transpose", _T_CALL.format("groups=1 dilation=1", "NCDHW")),
         c_op("conv3d_transpose", _T_KERNEL),
     ),

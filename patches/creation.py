@@ -53,7 +53,7 @@ def _logarithmic(start: Any, stop: Any, num: Any, base: Any, dtype: Any, name: A
     return *_space(start, stop, num, dtype, name, *where)[:3], base, dtype, None
 
 
-def _door(name: str, params: str, arrange: Any) -> Entry:
+def _function_entry(name: str, params: str, arrange: Any) -> Entry:
     return function(f"paddle.{name}", params, arrange=arrange)
 
 
@@ -101,7 +101,9 @@ arange = op(
     "start end step dtype place",
     c=False,
     tensors=0,
-    doors=(_door("arange", "start=0 end=None step=1 dtype=None device=None requires_grad=False pin_memory=False", _range),),
+    more_entries=(
+        _function_entry("arange", "start=0 end=None step=1 dtype=None device=None requires_grad=False pin_memory=False", _range),
+    ),
     **_stepping(_open),
     note="Torch multiplies the step, where Paddle adds it up; as many elements as in Paddle",
 )(of(_as_many, torch.arange, _open))
@@ -111,7 +113,7 @@ arange = op(
     "start end step dtype place",
     c=False,
     tensors=0,
-    doors=(_door("range", "start=0 end=None step=1 dtype=None device=None requires_grad=False", _closed),),
+    more_entries=(_function_entry("range", "start=0 end=None step=1 dtype=None device=None requires_grad=False", _closed),),
     **_stepping(_whole),
     note="Torch multiplies the step, where Paddle adds it up; as many elements as in Paddle",
 )
@@ -131,7 +133,7 @@ def _evenly(start: float, stop: float, num: int, dtype: torch.dtype, device: tor
     "start stop num dtype place",
     c=False,
     tensors=0,
-    doors=(_door("linspace", f"start stop|end num|steps {_OTHERS}", _space),),
+    more_entries=(_function_entry("linspace", f"start stop|end num|steps {_OTHERS}", _space),),
     oracle=_evenly,
 )
 def linspace(start: float, stop: float, num: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -148,7 +150,7 @@ def _powers(start: float, stop: float, num: int, base: float, dtype: torch.dtype
     "start stop num base dtype place",
     c=False,
     tensors=0,
-    doors=(_door("logspace", f"start stop|end num|steps base=10.0 {_OTHERS}", _logarithmic),),
+    more_entries=(_function_entry("logspace", f"start stop|end num|steps base=10.0 {_OTHERS}", _logarithmic),),
     oracle=_powers,
 )
 def logspace(start: float, stop: float, num: int, base: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

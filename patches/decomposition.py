@@ -166,7 +166,7 @@ def _info_of_one(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
 @op(
     "x pivot=True info_of_one=0",
     c=False,
-    doors=(c_op("lu", "x pivot=True"),),
+    more_entries=(c_op("lu", "x pivot=True"),),
     probes={"info_of_one": _info_of_one},
     results=("lu", "pivots", "info"),
 )

@@ -51,7 +51,7 @@ def fused_rms_norm_ext(x: torch.Tensor, scale: torch.Tensor, epsilon: float) -> 
     results=("out", "invvar"),
     scratch=("invvar",),
     # Older Paddles have a kernel of another meaning by this name: `fused_rms_norm_quant`.
-    doors=(c_op("rms_norm", "x weight normalized_shape=[] epsilon=1e-05", since="fused_rms_norm_quant"),),
+    more_entries=(c_op("rms_norm", "x weight normalized_shape=[] epsilon=1e-05", since="fused_rms_norm_quant"),),
     samples=(
         Sample((2, 3, 8), (8,), normalized_shape=[8]),
         Sample((2, 3, 4), (3, 4), normalized_shape=[3, 4], epsilon=0.1),
@@ -141,7 +141,7 @@ def _turned(x: torch.Tensor, sin: torch.Tensor, cos: torch.Tensor, neighbours: b
     promote="same",
     products=True,
     layouts={"weight": "transposed"},
-    doors=(
+    more_entries=(
         # A weight [out, in] is for the C function below.
         function("paddle.incubate.nn.functional.fused_linear", "x weight bias=None transpose_weight=False", seen_below=True),
     ),

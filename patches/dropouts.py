@@ -33,7 +33,7 @@ def _arranged(x: Any, seed_tensor: Any, p: Any, is_test: bool, mode: str, seed: 
     c=False,
     random=_dropping,
     promote="same",
-    doors=(
+    more_entries=(
         c_op(
             "dropout",
             "x seed_tensor=None p=0.5 is_test=False mode='downgrade_in_infer' seed=0 fix_seed=False",
@@ -69,7 +69,7 @@ def _dropping_along(x: Any, p: Any, axis: Any, training: bool, inplace: bool, mo
     c=False,
     random=_dropping_along,
     promote="same",
-    doors=(
+    more_entries=(
         function(
             "paddle.nn.functional.dropout", "x p=0.5 axis=None training=True inplace=False mode='upscale_in_train'", seen_below=True
         ),
@@ -99,8 +99,8 @@ def _alpha(formula: Callable[..., Any], x: torch.Tensor, p: float, training: boo
 
 def _of_alpha(formula: Callable[..., Any]) -> Op:
     params = "x p=0.5 training=True"
-    door = function(f"paddle.nn.functional.{formula.__name__}", params, seen_below=True)
-    return op(params, c=False, random=lambda x, p, training: bool(training), doors=(door,))(of(_alpha, formula))
+    entry = function(f"paddle.nn.functional.{formula.__name__}", params, seen_below=True)
+    return op(params, c=False, random=lambda x, p, training: bool(training), more_entries=(entry,))(of(_alpha, formula))
 
 
 alpha_dropout, feature_alpha_dropout = _of_alpha(F.alpha_dropout), _of_alpha(F.feature_alpha_dropout)

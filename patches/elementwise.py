@@ -19,7 +19,7 @@ square = unary(torch.square, model=models.SQUARE)
 add = binary(
     python.add,
     legacy="elementwise_add",
-    doors=(operator("add"), operator("radd")),  # Paddle computes y + x as x + y where it asks for __radd__
+    more_entries=(operator("add"), operator("radd")),  # Paddle computes y + x as x + y where it asks for __radd__
     amp=("elementwise_add", "scale"),
     model=models.Add(),
 )
@@ -35,7 +35,7 @@ multiply = binary(
     python.mul,
     name="multiply",
     legacy="elementwise_mul",
-    doors=(operator("mul"), operator("rmul")),
+    more_entries=(operator("mul"), operator("rmul")),
     amp=("elementwise_mul", "scale"),
     model=models.Multiply(),
 )
@@ -54,7 +54,7 @@ pow_ = binary(
     params="x|input y|exponent",
     numbers=("y",),
     legacy=("elementwise_pow", "pow: x y|factor=1.0"),
-    doors=(c_op("elementwise_pow", "x|input y|exponent"),),
+    more_entries=(c_op("elementwise_pow", "x|input y|exponent"),),
     symbols=("pow",),
     within=(0.5, 2),
     amp=("elementwise_pow", "pow"),

@@ -67,7 +67,7 @@ _RMS_NORM = f"x bias residual norm_weight norm_bias epsilon=1e-06 begin_norm_axi
 
 @op(
     _RMS_NORM,
-    doors=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
+    more_entries=(c_op("rms_norm", _RMS_NORM, until="fused_rms_norm_quant"),),
     results=("out", "residual_out"),
     unset={"residual_out": ""},
     limits=KernelLimits(avx512=True),

@@ -160,7 +160,7 @@ def _put(x: Any, indices: Any, value: Any, accumulate: bool) -> tuple[Any, bool]
     c=False,
     operands=True,
     promote="same",
-    doors=(c_op("index_put", "x|input indices value|values accumulate=False", arrange=_put),),
+    more_entries=(c_op("index_put", "x|input indices value|values accumulate=False", arrange=_put),),
     amp="index_put",
 )
 def index_put(tensors: Sequence[torch.Tensor], accumulate: bool) -> torch.Tensor:

@@ -24,8 +24,8 @@ def _initializer(place: str, arrange: Callable[..., tuple[Any, ...]], params: st
         seed = getattr(initializer, "_seed", 0) or initializer._check_block(block).program.random_seed
         return (var, seed, *arrange(initializer, var))
 
-    door = function(f"paddle.nn.initializer.{place}", "self var block=None", arrange=arranged, fills=True, seen_below=True)
-    return op(f"var seed {params}", c=False, tensors=0, random=always, doors=(door,))
+    entry = function(f"paddle.nn.initializer.{place}", "self var block=None", arrange=arranged, fills=True, seen_below=True)
+    return op(f"var seed {params}", c=False, tensors=0, random=always, more_entries=(entry,))
 
 
 def _source(seed: int, var: torch.Tensor) -> torch.Generator | None:

@@ -28,7 +28,7 @@ MATRICES = (
 
 @op(
     "x|input y|other transpose_x=False transpose_y=False",
-    doors=(operator("matmul"), operator("rmatmul", "y x")),
+    more_entries=(operator("matmul"), operator("rmatmul", "y x")),
     legacy="matmul_v2: x y transpose_x|trans_x=False transpose_y|trans_y=False",
     model=models.Matmul(),
     samples=MATRICES,
@@ -93,7 +93,7 @@ def baddbmm(input: torch.Tensor, x: torch.Tensor, y: torch.Tensor, beta: float, 
     "operands equation",
     operands=True,
     c=False,
-    doors=(c_op("einsum", "operands equation", returns_list=True),),
+    more_entries=(c_op("einsum", "operands equation", returns_list=True),),
     model=models.Einsum(),
     samples=(
         Sample((3, 4), (4, 5), equation="ij,jk->ik"),

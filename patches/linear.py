@@ -13,7 +13,7 @@ from padiff_shim.table.op import Sample, c_op, function, op
     "x|input weight bias=None transpose_weight=False",
     c=False,
     # The function itself: on a CUDA wheel it reaches linear_v2 or plain matmul, where its meaning is lost.
-    doors=(
+    more_entries=(
         function("paddle.nn.functional.linear", "x|input weight bias=None"),
         c_op("linear", "x weight bias=None"),
         c_op("linear_v2", "x|input weight bias=None transpose_weight=False"),

@@ -21,15 +21,15 @@ _REDUCED = each((Sample((3, 4), (3, 4)),), reduction=REDUCTIONS)
 _BROADCAST = (*_REDUCED, Sample((3, 4), (4,)), Sample((3, 4), (3, 1), reduction="none"))
 
 
-def loss(params: str, *, door: str = "", **options: Any) -> Callable[[Callable[..., Any]], Op]:
-    """A decorator: the function of ``paddle.nn.functional`` that has the formula's name; ``door``: its own parameters."""
+def loss(params: str, *, api: str = "", **options: Any) -> Callable[[Callable[..., Any]], Op]:
+    """A decorator: the function of ``paddle.nn.functional`` that has the formula's name; ``api``: its own parameters."""
 
     def declare(formula: Callable[..., Any]) -> Op:
         return op(
             params,
             c=False,
             promote="same",
-            doors=(function(f"paddle.nn.functional.{formula.__name__}", door or params),),
+            more_entries=(function(f"paddle.nn.functional.{formula.__name__}", api or params),),
             **options,
         )(formula)
 
@@ -116,7 +116,7 @@ WEIGHTS = Floats((4,), 0.5, 2.0)
 
 @loss(
     'logit label weight=None pos_weight=None reduction="mean"',
-    door='logit label weight=None reduction="mean" pos_weight=None',
+    api='logit label weight=None reduction="mean" pos_weight=None',
     samples=each((Sample(*LOGITS), Sample(*LOGITS, WEIGHTS), Sample(*LOGITS, None, WEIGHTS)), reduction=REDUCTIONS),
     faults=logits_at_zero(1),
     note="weights of positives weigh the whole of their loss, as in Torch and Paddle 3; Paddle 2.6 leaves a part out",

@@ -140,7 +140,9 @@ _TRIPLET = 'input positive negative distance_function=None margin=1.0 swap=False
     c=False,
     promote="same",
     copies_result=True,
-    doors=(function("paddle.nn.functional.triplet_margin_with_distance_loss", _TRIPLET, when=("distance_function", (None,))),),
+    more_entries=(
+        function("paddle.nn.functional.triplet_margin_with_distance_loss", _TRIPLET, when=("distance_function", (None,))),
+    ),
     samples=each((Sample((3, 4), (3, 4), (3, 4)),), margin=(1.0, 0.1), swap=(False, True), reduction=REDUCTIONS),
     deviations=ROUNDED,
     note="with a function of one's own for the distance, its parts are ops of the table",
@@ -160,7 +162,7 @@ _NUMBERS = Ints((3,), 0, 4)
 
 @loss(
     'input label weight=None p=1 margin=1.0 reduction="mean"',
-    door='input label p=1 margin=1.0 weight=None reduction="mean"',
+    api='input label p=1 margin=1.0 weight=None reduction="mean"',
     samples=(
         *each((Sample((3, 4), _NUMBERS),), p=(1, 2), reduction=REDUCTIONS),
         Sample((3, 4), _NUMBERS, margin=0.3),

@@ -108,7 +108,7 @@ fmin = binary(torch.fmin, legacy="elementwise_fmin", **_EITHER)
 copysign = binary(torch.copysign, legacy="copysign: x y", exact=True, copies_result=True, ties=Kinks())
 _QUOTIENT: dict[str, Any] = {"steps": True, "ties": Kinks(steps=True, reach=4)}  # of the quotient that was rounded
 remainder = binary(
-    torch.remainder, legacy="elementwise_mod", within=(0.5, 2), doors=(operator("mod"), operator("rmod", "y x")), **_QUOTIENT
+    torch.remainder, legacy="elementwise_mod", within=(0.5, 2), more_entries=(operator("mod"), operator("rmod", "y x")), **_QUOTIENT
 )
 
 
@@ -119,7 +119,7 @@ def _quotient(x: torch.Tensor, y: torch.Tensor, rounding: str) -> torch.Tensor:
 
 
 def _axes_by_number(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
-    """How many axes the quotient of a tensor without any and a number has, where the door takes numbers: 1, in Paddle 2.6 none."""
+    """How many axes the quotient of a tensor without any and a number has, where the entry takes numbers: 1, in Paddle 2.6 none."""
     try:
         return len(native(tensor(3.0), 2).shape)
     except (TypeError, ValueError):
@@ -143,7 +143,7 @@ floor_divide = binary(
     name="floor_divide",
     params="x|input y|other axes_by_number=0",
     c=False,
-    doors=(c_op("floor_divide", "x|input y|other"),),
+    more_entries=(c_op("floor_divide", "x|input y|other"),),
     probes={"axes_by_number": _axes_by_number},
     legacy="elementwise_floordiv",
     symbols=("floordiv",),
@@ -175,14 +175,14 @@ _ALIKE: dict[str, Any] = {
 }
 gammaincc = binary(_upper, name="gammaincc", legacy="gammaincc: x y", faults=GAMMAINCC, **_ALIKE)
 gammainc = binary(
-    _lower, name="gammainc", c=False, inplace=False, doors=(function("paddle.gammainc", "x y"),), faults=GAMMAINC, **_ALIKE
+    _lower, name="gammainc", c=False, inplace=False, more_entries=(function("paddle.gammainc", "x y"),), faults=GAMMAINC, **_ALIKE
 )
-logaddexp = binary(torch.logaddexp, c=False, inplace=False, doors=(function("paddle.logaddexp", "x y"),))
+logaddexp = binary(torch.logaddexp, c=False, inplace=False, more_entries=(function("paddle.logaddexp", "x y"),))
 hypot = binary(
     torch.hypot,
     c=False,
     inplace=False,
-    doors=(function("paddle.hypot", "x y", mixed_below=True),),
+    more_entries=(function("paddle.hypot", "x y", mixed_below=True),),
     promote="alike",  # natively each operand is squared in its own dtype
     faults={"squares": Fault(squares, precision=True)},
 )

@@ -155,7 +155,9 @@ def where(condition: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Te
     return torch.where(condition, x, y)
 
 
-assign = op("x|input", name="assign", doors=(method("clone", "x"),), samples=(Sample((3, 4)), Sample(())), **MOVED)(torch.clone)
+assign = op("x|input", name="assign", more_entries=(method("clone", "x"),), samples=(Sample((3, 4)), Sample(())), **MOVED)(
+    torch.clone
+)
 
 
 @op("x|input dtype", samples=(), **MOVED)

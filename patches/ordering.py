@@ -225,6 +225,10 @@ _EXTREME: dict[str, Any] = {
 }
 
 
-argmax = op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmax"), amp="arg_max", **_EXTREME)(of(_index, torch.argmax))
+argmax = op("x axis=None keepdim=False dtype='int64'", more_entries=_doors("argmax"), amp="arg_max", **_EXTREME)(
+    of(_index, torch.argmax)
+)
 
-argmin = op("x axis=None keepdim=False dtype='int64'", doors=_doors("argmin"), amp="arg_min", **_EXTREME)(of(_index, torch.argmin))
+argmin = op("x axis=None keepdim=False dtype='int64'", more_entries=_doors("argmin"), amp="arg_min", **_EXTREME)(
+    of(_index, torch.argmin)
+)

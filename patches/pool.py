@@ -323,7 +323,7 @@ def _mean_samples(x: tuple[int, ...]) -> tuple[Sample, ...]:
     )
 
 
-def _mean_door(n: int) -> Any:
+def _mean_entry(n: int) -> Any:
     shared = "ceil_mode=False exclusive=True divisor_override=None"
     return function(
         f"paddle.nn.functional.avg_pool{n}d", f"x kernel_size stride=None padding=0 {shared} data_format='NC{'DHW'[3 - n :]}'"
@@ -336,7 +336,7 @@ avg_pool2d = op(
     c=False,
     amp="pool2d",
     deviations=_MEANS,
-    doors=(_mean_door(2),),
+    more_entries=(_mean_entry(2),),
     samples=_mean_samples((2, 3, 7, 6)),
     faults=_rounded_shares(2, 6, 5),
 )(functools.partial(_divided, 2))
@@ -347,7 +347,7 @@ avg_pool3d = op(
     c=False,
     amp="pool3d",
     deviations=_MEANS,
-    doors=(_mean_door(3),),
+    more_entries=(_mean_entry(3),),
     samples=_mean_samples((1, 2, 4, 5, 4)),
     faults=_rounded_shares(3, 6, 5),
 )(functools.partial(_divided, 3))

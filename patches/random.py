@@ -46,7 +46,9 @@ def _truncated(shape: Any, mean: float, std: float, seed: int, low: Any, high: A
     c=False,
     tensors=0,
     random=always,
-    doors=(c_op("truncated_gaussian_random", "shape mean std seed low high=None dtype=None place=None", arrange=_truncated),),
+    more_entries=(
+        c_op("truncated_gaussian_random", "shape mean std seed low high=None dtype=None place=None", arrange=_truncated),
+    ),
 )
 def truncated_gaussian_random(
     shape: tuple[int, ...],
@@ -111,20 +113,20 @@ def uniform_inplace(
     return _fresh(x).uniform_(low, high, generator=generator(seed, x.device))
 
 
-@op("x lam=1.0", c=False, random=always, doors=(c_op("exponential_", "x lam=1.0", inplace=True),))
+@op("x lam=1.0", c=False, random=always, more_entries=(c_op("exponential_", "x lam=1.0", inplace=True),))
 def exponential(x: torch.Tensor, lam: float) -> torch.Tensor:
     """``torch.Tensor.exponential_``."""
     return _fresh(x).exponential_(lam)
 
 
-@op("x low high", c=False, random=always, doors=(c_op("random", "x low high"), c_op("random_", "x low high", inplace=True)))
+@op("x low high", c=False, random=always, more_entries=(c_op("random", "x low high"), c_op("random_", "x low high", inplace=True)))
 def random_inplace(x: torch.Tensor, low: int, high: int) -> torch.Tensor:
     """``torch.Tensor.random_``."""
     return _fresh(x).random_(low, high)
 
 
 def _overwriting(name: str, params: str) -> Entry:
-    """The door of a Python function of Paddle that overwrites its tensor by several steps."""
+    """The entry point of a Python function of Paddle that overwrites its tensor by several steps."""
     return function(f"paddle.tensor.{name}", params, inplace=True, seen_below=True)
 
 
@@ -133,7 +135,7 @@ def _overwriting(name: str, params: str) -> Entry:
     c=False,
     random=always,
     gradient=False,
-    doors=(
+    more_entries=(
         c_op("bernoulli", "x"),
         function("paddle.tensor.random.bernoulli", "x p=None", seen_below=True),
         _overwriting("random.bernoulli_", "x p=0.5"),
@@ -148,7 +150,7 @@ def bernoulli(x: torch.Tensor, p: Any) -> torch.Tensor:
     "x loc=0 scale=1",
     c=False,
     random=always,
-    doors=(_overwriting("creation.cauchy_", "x loc=0 scale=1"),),
+    more_entries=(_overwriting("creation.cauchy_", "x loc=0 scale=1"),),
     note="Torch's meaning, Cauchy's distribution; Paddle takes the tangent of normally distributed numbers.",
 )
 def cauchy(x: torch.Tensor, loc: Any, scale: Any) -> torch.Tensor:
@@ -160,7 +162,7 @@ def cauchy(x: torch.Tensor, loc: Any, scale: Any) -> torch.Tensor:
     "x probs",
     c=False,
     random=always,
-    doors=(_overwriting("creation.geometric_", "x probs"),),
+    more_entries=(_overwriting("creation.geometric_", "x probs"),),
     note="Torch's meaning, whole numbers from 1 on; Paddle's are not rounded up to whole ones.",
 )
 def geometric(x: torch.Tensor, probs: Any) -> torch.Tensor:
@@ -173,14 +175,14 @@ def geometric(x: torch.Tensor, probs: Any) -> torch.Tensor:
     c=False,
     tensors=0,
     random=always,
-    doors=(function("paddle.tensor.random.log_normal", "mean=1.0 std=2.0 shape=None", seen_below=True),),
+    more_entries=(function("paddle.tensor.random.log_normal", "mean=1.0 std=2.0 shape=None", seen_below=True),),
 )
 def log_normal(mean: float, std: float, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``torch.Tensor.log_normal_``."""
     return torch.empty(shape, dtype=dtype, device=device).log_normal_(mean, std)
 
 
-@op("x mean=1.0 std=2.0", c=False, random=always, doors=(_overwriting("random.log_normal_", "x mean=1.0 std=2.0"),))
+@op("x mean=1.0 std=2.0", c=False, random=always, more_entries=(_overwriting("random.log_normal_", "x mean=1.0 std=2.0"),))
 def log_normal_inplace(x: torch.Tensor, mean: float, std: float) -> torch.Tensor:
     """``torch.Tensor.log_normal_``."""
     return _fresh(x).log_normal_(mean, std)

@@ -33,7 +33,7 @@ def sum_(x: torch.Tensor, axis: Any, dtype: torch.dtype | None, keepdim: bool) -
     return torch.sum(x, dtype=dtype) if all_of(over, x, keepdim=keepdim) else torch.sum(x, dim=over, keepdim=keepdim, dtype=dtype)
 
 
-@reduction(legacy=("reduce_mean", "mean: x"), doors=(c_op("mean_all", "x"),), model=models.Mean())
+@reduction(legacy=("reduce_mean", "mean: x"), more_entries=(c_op("mean_all", "x"),), model=models.Mean())
 def mean(x: torch.Tensor, axis: Any, keepdim: bool) -> torch.Tensor:
     """``torch.mean``."""
     over = axes(axis, x.ndim)

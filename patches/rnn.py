@@ -50,7 +50,7 @@ def _dropping(
     promote="same",
     random=_dropping,
     results=("out", "dropout_state", "state", "cell"),
-    doors=(
+    more_entries=(
         c_op(
             "rnn",
             "x pre_state weight_list sequence_length=None dropout_state_in=None dropout_prob=0.0 is_bidirec=False input_size=10 "
@@ -113,9 +113,11 @@ def _cell(layer: Any, x: Any, states: Any = None) -> tuple[Any, ...]:
 
 def cell(name: str, states: str) -> Any:
     """A decorator: a cell of ``paddle.nn`` as one function of Torch; what is unusual in it runs by the ops that it calls."""
-    door = function(f"paddle.nn.{name}.forward", "self inputs states=None", arrange=_cell, seen_below=True)
+    entry = function(f"paddle.nn.{name}.forward", "self inputs states=None", arrange=_cell, seen_below=True)
     params = f"x {states} weight_ih weight_hh bias_ih bias_hh activation"
-    return op(params, c=False, tensors=5 + len(states.split()), promote="same", doors=(door,), amp="matmul_v2", products=True)
+    return op(
+        params, c=False, tensors=5 + len(states.split()), promote="same", more_entries=(entry,), amp="matmul_v2", products=True
+    )
 
 
 @cell("LSTMCell", "hidden memory")

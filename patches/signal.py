@@ -99,7 +99,7 @@ def _window(
     c=False,
     promote="same",
     complex=True,
-    doors=(
+    more_entries=(
         function(
             "paddle.signal.stft",
             "x n_fft hop_length=None win_length=None window=None center=True pad_mode='reflect' normalized=False onesided=None",
@@ -127,7 +127,7 @@ def stft(
     c=False,
     promote="same",
     complex=True,
-    doors=(
+    more_entries=(
         function(
             "paddle.signal.istft",
             "x n_fft hop_length=None win_length=None window=None center=True normalized=False onesided=True length=None "

@@ -29,7 +29,7 @@ def _half_centred(own: Any, x: torch.Tensor, fweights: Any, aweights: Any, rowva
     promote="none",
     amp="matmul_v2",
     products=True,
-    doors=(function("paddle.linalg.cov", "x rowvar=True ddof=True fweights=None aweights=None"),),
+    more_entries=(function("paddle.linalg.cov", "x rowvar=True ddof=True fweights=None aweights=None"),),
     samples=(
         *each((Sample((3, 6)), Sample((6, 3))), rowvar=(True, False), ddof=(True, False)),
         Sample((5,)),

@@ -220,7 +220,7 @@ grid_sample = op(
 
 @op(
     "theta out_shape align_corners=True",
-    doors=(function("paddle.nn.functional.affine_grid", "theta out_shape align_corners=True"),),
+    more_entries=(function("paddle.nn.functional.affine_grid", "theta out_shape align_corners=True"),),
     samples=(
         Sample((2, 2, 3), out_shape=[2, 3, 4, 5]),
         Sample((2, 2, 3), out_shape=[2, 3, 4, 5], align_corners=False),

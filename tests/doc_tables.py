@@ -36,7 +36,7 @@ _SEARCH = "All tables with a filter: [tables.html](tables.html), to open in a br
 _OPS = """\
 # Ops
 
-{ops} ops in {families} families stand behind {doors} entry points of Paddle; all else [stays native](#what-stays-native).
+{ops} ops in {families} families stand behind {entries} entry points of Paddle; all else [stays native](#what-stays-native).
 Written by `make docs` from [patches/](../patches). {search}
 
 - **Reached by**: `F` is `paddle.nn.functional`, `_C_ops` is `paddle._C_ops`, `legacy x` is `paddle._legacy_C_ops.x`; `x_` works
@@ -101,7 +101,7 @@ On every machine, in float32 and bfloat16, forward and backward: nothing has to 
 def ops_page():
     table = ops()
     entries = {entry.target for op in table.values() for entry in op.entries}
-    yield _OPS.format(ops=len(table), families=len(families()), doors=len(entries), search=_SEARCH)
+    yield _OPS.format(ops=len(table), families=len(families()), entries=len(entries), search=_SEARCH)
     for name, members in families().items():
         head = ("op", "reached by", "gradient", "judge", "differences and notes")
         yield f"## {name}\n\n" + rows(head, [op_row(table[member]) for member in members])

@@ -1,6 +1,6 @@
 """How the op table is tried: which doors with which samples, dtypes and layouts, and what has to come out.
 
-A door is one test. Samples, layouts and dtypes are chosen by what can differ: all of them at an op's first door, which carries the
+A door is one test. Samples, layouts and dtypes are chosen by what can differ: all of them at an op's first entry, which carries the
 formula, and at the others what could be bound or written wrongly. Not every sample comes in every layout and dtype unless
 PADIFF_TESTS_TRIALS=all says so, as `make test-all` does: each sample, layout and dtype comes, and the first sample in all of them.
 """

@@ -31,7 +31,7 @@ def torch_kernel(problem: Problem) -> torch.Tensor:
 
 @functools.cache
 def _door(op: str, tensors: frozenset[str]) -> tuple[Any, tuple[str, ...]]:
-    """The op's first door in this Paddle that takes these parameters as tensors, and its parameters."""
+    """The op's first entry point in this Paddle that takes these parameters as tensors, and its parameters."""
     for entry in ops()[op].entries:
         if tensors & set(entry.numbers):
             continue

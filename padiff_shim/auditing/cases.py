@@ -335,7 +335,7 @@ def made(op: Op) -> list[Made]:
 
 
 def entry_of(op: Op, sample: Sample) -> Entry | None:
-    """The op's first door, in this Paddle, that takes the sample and leaves its operands as they are."""
+    """The op's first entry_point, in this Paddle, that takes the sample and leaves its operands as they are."""
     here = (present_entry(entry) for entry in op.entries if not entry.inplace)
     return next((entry for entry in here if entry is not None and takes(op, entry, sample)), None)
 

@@ -118,6 +118,8 @@ def stays_native(name: str) -> str:
     if name in _unsubstituted.EXACT:
         return "it rounds nothing, so it is exact in both frameworks"
     paddle = sys.modules.get("paddle")  # callers that use names of Paddle have imported it
-    doors = [getattr(paddle, "_C_ops", None), getattr(getattr(paddle, "nn", None), "functional", None)]
-    known = name in _unsubstituted.NATIVE or any(callable(getattr(door, name, None)) for door in doors if not name.startswith("_"))
+    namespaces = [getattr(paddle, "_C_ops", None), getattr(getattr(paddle, "nn", None), "functional", None)]
+    known = name in _unsubstituted.NATIVE or any(
+        callable(getattr(namespace, name, None)) for namespace in namespaces if not name.startswith("_")
+    )
     return _unsubstituted.reason(name).text if known else ""

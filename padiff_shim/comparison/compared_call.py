@@ -77,9 +77,9 @@ def _kept(tensor: torch.Tensor) -> torch.Tensor:
 # ---- The results that are compared, and their names.
 
 
-def of_paddle(door: EntryPoint, result: Any) -> list[Any]:
+def of_paddle(entry_point: EntryPoint, result: Any) -> list[Any]:
     """What is compared of what Paddle's function gave."""
-    return [result[0]] if door.entry.returns_list else flat(result)
+    return [result[0]] if entry_point.entry.returns_list else flat(result)
 
 
 def result_name(op: Op, position: int) -> str:
@@ -155,13 +155,13 @@ class Spot(WrittenFields):
 
 
 class RecordPlace:
-    """What is alike in all records of one place: a door called at one line, in one layer, with operands of one kind.
+    """What is alike in all records of one place: a entry_point called at one line, in one layer, with operands of one kind.
 
     Made once and kept, with the JSON of it: describing a call over and over takes longer than many a kernel.
     """
 
-    def __init__(self, door: EntryPoint, fields: dict[str, Any]) -> None:
-        self._door, self.fields = door, fields
+    def __init__(self, entry_point: EntryPoint, fields: dict[str, Any]) -> None:
+        self._entry_point, self.fields = entry_point, fields
         self.layer = str(fields["layer"])
         self.reads: dict[tuple[int, ...], frozenset[int]] = {}  # operands that want a gradient -> those that a backward reads
         self.seats: list[Any] | None = None  # of the nodes that Paddle makes here, see .seats
@@ -170,12 +170,12 @@ class RecordPlace:
     def gradient(self, operand: int, tensor: torch.Tensor) -> Spot:
         """Where the gradient of an operand is judged."""
         key = (operand, tensor.shape, tensor.dtype)
-        return self._spots.get(key) or self._begun(key, "backward", f"{GRADIENT}{operand_name(self._door, operand)}")
+        return self._spots.get(key) or self._begun(key, "backward", f"{GRADIENT}{operand_name(self._entry_point, operand)}")
 
     def result(self, position: int, tensor: torch.Tensor) -> Spot:
         """Where a result is judged."""
         key = (~position, tensor.shape, tensor.dtype)
-        return self._spots.get(key) or self._begun(key, "forward", result_name(self._door.op, position))
+        return self._spots.get(key) or self._begun(key, "forward", result_name(self._entry_point.op, position))
 
     def second(self, name: str, tensor: torch.Tensor) -> Spot:
         """Where the second derivative with respect to a tensor of this name is judged."""
@@ -184,7 +184,7 @@ class RecordPlace:
 
     def written(self, operand: int, tensor: torch.Tensor) -> Spot:
         """What is said of an operand that Paddle wrote."""
-        return self._begun((("written", operand), tensor.shape, tensor.dtype), "forward", operand_name(self._door, operand))
+        return self._begun((("written", operand), tensor.shape, tensor.dtype), "forward", operand_name(self._entry_point, operand))
 
     def _begun(self, key: tuple[Any, ...], phase: str, tensor: str) -> Spot:
         _, shape, dtype = key
@@ -203,45 +203,47 @@ class RecordPlaces:
         self._known: dict[Any, RecordPlace] = {}
         self.traces = TraceCache()
 
-    def of(self, door: EntryPoint, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]) -> RecordPlace:
+    def of(self, entry_point: EntryPoint, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]) -> RecordPlace:
         """The place of the call that is running. ``needs``: see docs/log.md."""
         line = call_site.caller()
         state = call_site.layer_path(), call_site.in_training(), autocast_state()
-        key = (door, line, state, tuple(needs), kinds(sides), kinds(attributes) if attributes else ())
+        key = (entry_point, line, state, tuple(needs), kinds(sides), kinds(attributes) if attributes else ())
         try:
             place = self._known.get(key)
         except TypeError:  # an attribute of no hashable kind
-            return RecordPlace(door, self._described(door, call_site.call_site(), sides, attributes, needs))
+            return RecordPlace(entry_point, self._described(entry_point, call_site.call_site(), sides, attributes, needs))
         if place is None:
             if len(self._known) >= PLACES:
                 self._known.clear()
-            place = self._known[key] = RecordPlace(door, self._described(door, call_site.call_site(), sides, attributes, needs))
+            place = self._known[key] = RecordPlace(
+                entry_point, self._described(entry_point, call_site.call_site(), sides, attributes, needs)
+            )
         return place
 
     @staticmethod
     def _described(
-        door: EntryPoint, site: call_site.CallSite, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]
+        entry_point: EntryPoint, site: call_site.CallSite, sides: Sequence[Any], attributes: Sequence[Any], needs: Sequence[int]
     ) -> dict[str, Any]:
-        names, op = door.names, door.op
+        names, op = entry_point.names, entry_point.op
         return {
             "op": op.name,
-            "entry": door.entry.target,
+            "entry": entry_point.entry.target,
             "site": str(site),
             "file": site.name,
             "line": site.line,
             "layer": call_site.layer_path(),
             "train": call_site.in_training(),
             "inputs": operands(names, sides, sequence=op.operands),
-            "needs": [operand_name(door, index) for index in needs],
+            "needs": [operand_name(entry_point, index) for index in needs],
             "attributes": {name: plain(value) for name, value in zip(names[op.leading :], attributes)},
             "device": str(device_of(sides, attributes)),
             "amp": autocast_state(),
         }
 
 
-def operand_name(door: EntryPoint, index: int) -> str:
+def operand_name(entry_point: EntryPoint, index: int) -> str:
     """The parameter name of an operand; those of a sequence are numbered."""
-    return f"{door.names[0]}[{index}]" if door.op.operands else door.names[index]
+    return f"{entry_point.names[0]}[{index}]" if entry_point.op.operands else entry_point.names[index]
 
 
 def kinds(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -266,7 +268,7 @@ Run = Callable[..., Any]
 class Kernels:
     """The part of a :class:`ComparedCall` that runs its call again, on whatever operands."""
 
-    door: EntryPoint
+    entry_point: EntryPoint
     inputs: CallOperands
     places: RecordPlaces
     operands: list[Any]
@@ -282,14 +284,14 @@ class Kernels:
 
     def meaning(self, *tensors: Any) -> Any:
         """What both kernels are held against: Torch's formula, or the op's own oracle."""
-        return self._run_other(self.door.op.oracle, *tensors)
+        return self._run_other(self.entry_point.op.oracle, *tensors)
 
     def variants(self, kernel: Callable[..., torch.Tensor]) -> dict[str, Variant]:
         """What a kernel may compute instead, by name: the call's numbers in float32, and what is known of the op.
 
         ``kernel``: the judged tensor as a function of the operands, and of ``run``, which stands for the op's formula.
         """
-        op, attributes = self.door.op, tuple(_in_float32(value) for value in self.attributes)
+        op, attributes = self.entry_point.op, tuple(_in_float32(value) for value in self.attributes)
         variants = {}
         formulas = {name: (fault, partial(fault.formula, op.oracle or op.reference)) for name, fault in op.faults.items()}
         for name, (fault, formula) in formulas.items():
@@ -305,18 +307,18 @@ class Kernels:
     @property
     def model(self) -> RoundingModel | None:
         """The op's rounding model, where each operand has a dtype with one."""
-        return self.door.op.model if floating(*self.operands) else None
+        return self.entry_point.op.model if floating(*self.operands) else None
 
     def aligned(self, results: Any) -> Any:
         """A formula's results as near to Paddle's as the op's meaning allows."""
         if not self.like:
             return results
-        assert self.door.op.aligned is not None
-        return self.door.op.aligned(flat(results), self.like)
+        assert self.entry_point.op.aligned is not None
+        return self.entry_point.op.aligned(flat(results), self.like)
 
     def _run_other(self, formula: Callable[..., Any] | None, *tensors: Any, attributes: tuple[Any, ...] | None = None) -> Any:
         """Another formula than the op's (None: its own), or the same of other numbers."""
-        return self.aligned(self.door.torch(tensors, self.attributes if attributes is None else attributes, formula))
+        return self.aligned(self.entry_point.torch(tensors, self.attributes if attributes is None else attributes, formula))
 
     def kernels(self, position: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Both kernels as functions of the operands that are tensors, for results without a bound."""
@@ -330,15 +332,17 @@ class Kernels:
 
         def paddle_kernel(*tensors: torch.Tensor) -> torch.Tensor:
             copies = {id(self.inputs.paddle[place]): to_paddle(tensor.clone()) for place, tensor in zip(places, tensors)}
-            results = apart(self.door.original, args, kwargs, copies)
-            return to_torch(of_paddle(self.door, results)[position])
+            results = apart(self.entry_point.original, args, kwargs, copies)
+            return to_torch(of_paddle(self.entry_point, results)[position])
 
         kernels: dict[str, Any] = {
             "torch_kernel": JointResult(results, results.places.index(position)) if position in results.places else torch_kernel,
             "operands": results.operands,
             "variants": self.variants(torch_kernel),
         }
-        repeatable = self.door.transposed is None and not self.door.overwritten and not self.door.op.limits.once
+        repeatable = (
+            self.entry_point.transposed is None and not self.entry_point.overwritten and not self.entry_point.op.limits.once
+        )
         return {**kernels, "paddle_kernel": paddle_kernel if repeatable else None}
 
     def gradient_kernels(self, operand: int, grads: Mapping[int, torch.Tensor]) -> dict[str, Any]:
@@ -368,15 +372,15 @@ class Kernels:
         for index, leaf in zip(self.inputs.needs, leaves):
             leaf.stop_gradient = False
             others.setdefault(id(self.inputs.paddle[index]), []).append(leaf)
-        written = [self.inputs.paddle[index] for index in self.door.overwritten]
+        written = [self.inputs.paddle[index] for index in self.entry_point.overwritten]
         others.update({id(tensor): [tensor.clone()] for tensor in written if isinstance(tensor, paddle.Tensor)})
         args, kwargs = exchanged_in(args, kwargs, partial(_next_of, others))
-        return of_paddle(self.door, self.door.native(*args, **kwargs)), leaves
+        return of_paddle(self.entry_point, self.entry_point.native(*args, **kwargs)), leaves
 
     def _traces(self, positions: tuple[int, ...], incoming: Sequence[Any]) -> Traces:
         """What is known of the steps of such a call, or of its backward for gradients of the results at these positions."""
         needs = tuple(self.inputs.needs) if positions else ()
-        key = self.door.op.name, positions, needs, kinds(self.operands), kinds(incoming), kinds(self.attributes)
+        key = self.entry_point.op.name, positions, needs, kinds(self.operands), kinds(incoming), kinds(self.attributes)
         try:
             return self.places.traces.of(key)
         except TypeError:  # an attribute of no hashable kind
@@ -461,17 +465,19 @@ class Passage:
 class ComparedCall(Kernels):
     """Built before Paddle's kernel runs; lives as long as Paddle's grad node where a gradient is wanted."""
 
-    def __init__(self, comparison: Comparison, door: EntryPoint, key: Any, number: int, prepared: Prepared) -> None:
-        self.comparison, self.door, self.key = comparison, door, key
+    def __init__(self, comparison: Comparison, entry_point: EntryPoint, key: Any, number: int, prepared: Prepared) -> None:
+        self.comparison, self.entry_point, self.key = comparison, entry_point, key
         self.inputs, self.attributes, casts = prepared
         sides = self.inputs.torch
-        if door.overwritten:  # Paddle is about to write there, and into what shares that memory
+        if entry_point.overwritten:  # Paddle is about to write there, and into what shares that memory
             # The operands, those copied that lie in the memory of what is overwritten
-            targets = [_memory(side) for side in (sides[index] for index in door.overwritten) if isinstance(side, torch.Tensor)]
+            targets = [
+                _memory(side) for side in (sides[index] for index in entry_point.overwritten) if isinstance(side, torch.Tensor)
+            ]
             sides[:] = [_kept(side) if _shares(side, targets) else side for side in sides]
         # Of the operands as they came in; autocast's casts come after it.
         self.places = comparison.places
-        self.place = self.places.of(door, sides, self.attributes, wanting(self.inputs.paddle, sides))
+        self.place = self.places.of(entry_point, sides, self.attributes, wanting(self.inputs.paddle, sides))
         self.counted = {"call": number, "step": comparison.step}
         if casts is not NO_CASTS:  # both kernels compute on the cast operands, and their gradients have that dtype
             sides[:] = casts.apply(sides)
@@ -498,14 +504,14 @@ class ComparedCall(Kernels):
 
     def run_reference(self, results: Sequence[Any]) -> list[Any]:
         """Torch's kernel; keeps its graph if a gradient is wanted. ``results``: Paddle's."""
-        if self.door.op.aligned is not None:  # copies: the program may write into its own
+        if self.entry_point.op.aligned is not None:  # copies: the program may write into its own
             self.like = [to_torch(result).clone() for result in results]
-        inputs, door = self.inputs, self.door
+        inputs, entry_point = self.inputs, self.entry_point
         needs = inputs.needs
         if not needs:
             self.outs = flat(without_gradient(self.run, inputs.paddle, inputs.torch))
             return self.outs
-        sides, at = list(inputs.torch), door.transposed
+        sides, at = list(inputs.torch), entry_point.transposed
         if at is not None and 0 in needs:  # only the gradient of x reads the weight
             self._renew = weight_copies.renewer(inputs.paddle[at], sides[at])
         leaves = {index: sides[index].detach().requires_grad_() for index in needs}
@@ -514,11 +520,11 @@ class ComparedCall(Kernels):
         recorded = torch.is_grad_enabled()
         try:
             set_grad_enabled(True)  # not enable_grad(), which takes several times as long
-            # Positions of what Torch's backward reads: as the place knows it, or as the door does
+            # Positions of what Torch's backward reads: as the place knows it, or as the entry_point does
             known, key = self.place.reads, tuple(self.inputs.needs)
             read = known.get(key)
             if read is None:
-                read = known[key] = reads(self.door.reads, self.attributes, sides, self.run).operands
+                read = known[key] = reads(self.entry_point.reads, self.attributes, sides, self.run).operands
             self.read = read
             graph = flat(self.run(*sides))
         finally:
@@ -529,7 +535,7 @@ class ComparedCall(Kernels):
 
     def values(self) -> tuple[Any, ...]:
         """The arguments as ``Op.reference`` takes them."""
-        return (self.operands, *self.attributes) if self.door.op.operands else (*self.operands, *self.attributes)
+        return (self.operands, *self.attributes) if self.entry_point.op.operands else (*self.operands, *self.attributes)
 
     def differentiable(self, position: int) -> bool:
         """Whether Torch gives a result a gradient: not indices, nor running statistics."""
@@ -559,7 +565,7 @@ class ComparedCall(Kernels):
 
         Torch's kernel is run again: of the same operands it gives the same bits.
         """
-        if self.door.op.writes:  # it would write a second time
+        if self.entry_point.op.writes:  # it would write a second time
             return any(tensor.inplace_version != version for tensor, version in self.shared)
         needs = self.inputs.needs
         if needs:  # Torch chooses kernels by it
@@ -595,7 +601,7 @@ class ComparedCall(Kernels):
 
     def name_of(self, index: int) -> str:
         """The operand's parameter name; those of a sequence are numbered."""
-        return operand_name(self.door, index)
+        return operand_name(self.entry_point, index)
 
 
 def _unchanged(again: torch.Tensor, out: torch.Tensor) -> bool:
@@ -650,7 +656,7 @@ class ComparedTensor:
     def tensors(self) -> dict[str, Any]:
         """What a script needs that shows the case alone."""
         subject = self.subject
-        return {**dict(zip(subject.door.names, subject.values())), "paddle": self.native, "torch": self.reference}
+        return {**dict(zip(subject.entry_point.names, subject.values())), "paddle": self.native, "torch": self.reference}
 
     def incoming(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The incoming gradients, by name."""
@@ -688,7 +694,7 @@ class Result(ComparedTensor):
         main = subject.kernels(0, *self.call)["torch_kernel"] if self.position else None
         return TiedCall(
             kernels["torch_kernel"], operands, len(operands), subject.attributes, True, self.native.dtype,
-            elementwise=subject.door.op.elementwise, main=main,
+            elementwise=subject.entry_point.op.elementwise, main=main,
         )  # fmt: skip
 
     def moved(self, sides: tuple[torch.Tensor, torch.Tensor], *, rng: np.random.Generator, audit: bool) -> Judgement:
@@ -732,7 +738,7 @@ class Gradient(ComparedTensor):
         subject, model = self.subject, self.subject.model
         if model is None or list(self.grads) != [0]:
             return None
-        name = f"operands.{self.operand}" if subject.door.op.operands else subject.name_of(self.operand)
+        name = f"operands.{self.operand}" if subject.entry_point.op.operands else subject.name_of(self.operand)
         return model.gradient(name, subject.values(), subject.outs[0], self.grads[0])
 
     def kernels(self) -> dict[str, Any]:
@@ -747,7 +753,7 @@ class Gradient(ComparedTensor):
             partner = (kernel, *self.partners[others[0]])
         return TiedCall(
             kernels["torch_kernel"], kernels["operands"], len(needs), subject.attributes, False, self.native.dtype,
-            elementwise=subject.door.op.elementwise, partner=partner,
+            elementwise=subject.entry_point.op.elementwise, partner=partner,
         )  # fmt: skip
 
     def moved(self, sides: tuple[torch.Tensor, torch.Tensor], *, rng: np.random.Generator, audit: bool) -> Judgement:

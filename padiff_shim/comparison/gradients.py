@@ -47,12 +47,16 @@ from .second_derivatives import GradientCall
 
 def before(subject: ComparedCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments for Paddle's call: as they came in, or with aliases where the node cannot be hooked."""
-    needs, door = subject.inputs.needs, subject.door
-    if not subject.comparison.carries_torch or not needs or door.entry.inplace or subject.aliased:
+    needs, entry_point = subject.inputs.needs, subject.entry_point
+    if not subject.comparison.carries_torch or not needs or entry_point.entry.inplace or subject.aliased:
         return args, kwargs
     # Nodes of legacy ops take post hooks, and never call them. What a Python function does may be many nodes; whether it is one
     # shows when it was called.
-    one_node = not door.op.operands and door.entry.pairs is None and (not door.python or door.transposed is not None)
+    one_node = (
+        not entry_point.op.operands
+        and entry_point.entry.pairs is None
+        and (not entry_point.python or entry_point.transposed is not None)
+    )
     if NODE_HOOKS and one_node and not subject.lacks:
         return args, kwargs
     return of_operands(subject, args, kwargs)
@@ -66,7 +70,7 @@ def between(subject: ComparedCall, result: Any) -> Any:
     if not subject.aliased:
         return result
 
-    count = len(of_paddle(subject.door, result))
+    count = len(of_paddle(subject.entry_point, result))
 
     def behind(position: int, tensor: Any) -> Any:
         if not isinstance(tensor, paddle.Tensor) or tensor.stop_gradient or position >= count:
@@ -95,13 +99,13 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
         operands = [value.detach() if id(value) in shown_ids else value for value in operands]
         subject.inputs = CallOperands(operands, torch_side, needs)
     subject.saved = [(operands[index], operands[index].inplace_version) for index in subject.read]
-    if subject.door.op.writes:
+    if subject.entry_point.op.writes:
         subject.shared = [(operand, operand.inplace_version) for operand in operands if isinstance(operand, paddle.Tensor)]
     shown = {place: result for place, result in shown.items() if not place or subject.differentiable(place)}
     subject.shown = {place: (list(result.shape), result.dtype) for place, result in shown.items()}
     if subject.aliased:
         return
-    if not subject.door.entry.inplace:
+    if not subject.entry_point.entry.inplace:
         subject.replay = args, kwargs
     if subject.lacks:  # its node is that of a cast
         subject.comparison.unseen(subject, logged("Paddle has no kernel for the call, and no gradient of one was seen"))
@@ -112,7 +116,7 @@ def after(subject: ComparedCall, results: Sequence[Any], args: tuple[Any, ...], 
             _copy_arriving(subject, shown[0])
         for node, seats, last in nodes:
             node._register_post_hook(hold(functools.partial(_on_node, subject, seats, last)))
-    elif subject.door.entry.inplace:
+    elif subject.entry_point.entry.inplace:
         subject.comparison.unseen(subject, logged("Paddle shows no gradients of this node"))
     else:
         look_on(shown, _on_result, subject)
@@ -360,14 +364,14 @@ class Seats:
 
     def __init__(
         self,
-        door: EntryPoint,
+        entry_point: EntryPoint,
         needs: Sequence[int],
         *,
         tensors: Sequence[int] = (),
         count: int = 0,
         slots: Mapping[int, int] | None = None,
     ) -> None:
-        self._door, self._needs, self._tensors, self._count, self._slots = door, needs, tensors, count, slots
+        self._entry_point, self._needs, self._tensors, self._count, self._slots = entry_point, needs, tensors, count, slots
         self._known: dict[int, Pairs | None] = {}
 
     def of(self, count: int) -> Pairs | None:
@@ -380,11 +384,13 @@ class Seats:
         return pairs
 
     def _by_count(self, count: int) -> Mapping[int, int] | None:
-        door, tensors = self._door, self._tensors
-        if count > self._count and not door.python:  # optional tensors that the op does not have: as the door's parameters stand
-            seats = {name: seat for seat, (aliases, _) in enumerate(parse(door.entry.params)) for name in aliases}
-            known = all(door.names[index] in seats for index in tensors)
-            return {seats[door.names[index]]: index for index in tensors} if known else None
+        entry_point, tensors = self._entry_point, self._tensors
+        if (
+            count > self._count and not entry_point.python
+        ):  # optional tensors that the op does not have: as the entry_point's parameters stand
+            seats = {name: seat for seat, (aliases, _) in enumerate(parse(entry_point.entry.params)) for name in aliases}
+            known = all(entry_point.names[index] in seats for index in tensors)
+            return {seats[entry_point.names[index]]: index for index in tensors} if known else None
         if count == self._count:  # numbers were made tensors, absent ones have a place
             return {index: index for index in tensors}
         return dict(enumerate(tensors)) if count == len(tensors) else None
@@ -395,13 +401,15 @@ _UNASKED: Any = object()
 
 def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -> list[tuple[Any, Seats, bool]]:
     """The nodes to hook, the seats of each, and whether it is the last to run; none: no way. ``nested``: see :func:`after`."""
-    door, place = subject.door, subject.place
-    if not NODE_HOOKS or nested or door.op.operands or door.entry.pairs is not None:
+    entry_point, place = subject.entry_point, subject.place
+    if not NODE_HOOKS or nested or entry_point.op.operands or entry_point.entry.pairs is not None:
         return []
     node = grad_node(next(iter(shown.values())))
     if node is None:
         return []
-    if door.python and door.transposed is None:  # one node, if the function made that alone: it leads straight to the operands
+    if (
+        entry_point.python and entry_point.transposed is None
+    ):  # one node, if the function made that alone: it leads straight to the operands
         alone = paddle_graph.places_of(shown.values()) == {node.node_ptr()}
         straight = sum(following is not None for following in node.next_functions) == len(subject.inputs.needs)
         inner = _inner_nodes(subject, shown) if alone and straight else []
@@ -409,13 +417,13 @@ def nodes_of(subject: ComparedCall, shown: Mapping[int, Any], *, nested: bool) -
     if place.seats is None:  # what follows is alike in all calls of the place
         needs = subject.inputs.needs
         tensors = [index for index, side in enumerate(subject.operands) if isinstance(side, torch.Tensor)]
-        place.seats = [Seats(door, needs, tensors=tensors, count=len(subject.operands))]
-        if door.transposed is not None and len(tensors) > 2:
+        place.seats = [Seats(entry_point, needs, tensors=tensors, count=len(subject.operands))]
+        if entry_point.transposed is not None and len(tensors) > 2:
             # A Linear with bias is two nodes in Paddle: a product, and the bias added to it.
             bias = tensors[-1]
-            place.seats.append(Seats(door, needs, slots={1: bias}))
+            place.seats.append(Seats(entry_point, needs, slots={1: bias}))
             if any(index in needs for index in tensors[:-1]):
-                place.seats.append(Seats(door, needs, tensors=tensors[:-1], count=len(subject.operands)))
+                place.seats.append(Seats(entry_point, needs, tensors=tensors[:-1], count=len(subject.operands)))
     whole, *parts = place.seats
     if not parts or node.name() != "AddGradNode":
         return [(node, whole, True)]
@@ -430,9 +438,9 @@ _OF_LISTS = ("AddN", "BroadcastTensors", "Concat", "Einsum", "Meshgrid", "MultiD
 
 def _inner_nodes(subject: ComparedCall, shown: Mapping[int, Any]) -> list[tuple[Any, Seats]]:
     """The nodes of a Python function's call that lead to its operands, one for each; none where that is not clear."""
-    door, needs = subject.door, subject.inputs.needs
+    entry_point, needs = subject.entry_point, subject.inputs.needs
     owners = {node.node_ptr(): index for index in needs if (node := grad_node(subject.inputs.paddle[index])) is not None}
-    if not (NODE_HOOKS and door.python) or door.op.operands or len(owners) < len(needs):
+    if not (NODE_HOOKS and entry_point.python) or entry_point.op.operands or len(owners) < len(needs):
         return []
     nodes = []
     for count, (_, node) in enumerate(paddle_graph.walked(map(grad_node, shown.values()), owners)):
@@ -441,7 +449,7 @@ def _inner_nodes(subject: ComparedCall, shown: Mapping[int, Any]) -> list[tuple[
         if count >= _INNER or (slots and node.name().startswith(_OF_LISTS)):
             return []
         if slots:
-            nodes.append((node, Seats(door, needs, slots=slots)))
+            nodes.append((node, Seats(entry_point, needs, slots=slots)))
         if not owners:
             return nodes
     return []
@@ -466,7 +474,7 @@ def judge_gradients(
     paddle.grad, which leaves out what leads to none of its inputs.
     Returns torch's, as Paddle would lay them out, where the program goes on with them.
     """
-    comparison, door = subject.comparison, subject.door
+    comparison, entry_point = subject.comparison, subject.entry_point
     began = 0.0 if subject.key is None else comparison.sampling.clock()
     carried: dict[int, torch.Tensor] = {}
     judged = {operand: tensor if tensor is not None and tensor._is_initialized() else None for operand, tensor in shown.items()}
@@ -479,7 +487,9 @@ def judge_gradients(
                 _judge_each(subject, incoming, gradients, carried)
     except Exception as error:  # comparing must never break the program's backward
         let_through(error)
-        comparison.run.warn(f"gradients of a call of {door.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}")
+        comparison.run.warn(
+            f"gradients of a call of {entry_point.op.name!r} were not judged: {type(error).__name__}: {str(error)[:200]}"
+        )
     finally:
         if subject.key is not None:
             comparison.sampling.spent(subject.key, comparison.sampling.clock() - began, backward=True)
@@ -490,7 +500,7 @@ def _judge_each(
     subject: ComparedCall, grads: Mapping[int, torch.Tensor], gradients: Mapping[int, Any], carried: dict[int, torch.Tensor]
 ) -> None:
     """One by one, in the order of ``gradients``; what is carried on is put into ``carried``."""
-    comparison, transposed = subject.comparison, subject.door.transposed
+    comparison, transposed = subject.comparison, subject.entry_point.transposed
     references = subject.gradients(grads, gradients)
     pairs: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for operand, tensor in gradients.items():
@@ -586,7 +596,7 @@ def replay(subject: ComparedCall, incoming: Mapping[int, Any]) -> None:
     if len(set(operands)) < len(operands):
         subject.comparison.unseen(subject, logged("one tensor is two operands of a node that cannot be hooked"))
         return
-    if not set(operands).isdisjoint(id(subject.inputs.paddle[index]) for index in subject.door.overwritten):
+    if not set(operands).isdisjoint(id(subject.inputs.paddle[index]) for index in subject.entry_point.overwritten):
         subject.comparison.unseen(subject, logged("Paddle's function writes into an operand that wants a gradient"))
         return
     outer = gather()  # the program's saved-tensor hooks may stand around the backward, too

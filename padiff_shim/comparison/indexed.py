@@ -88,13 +88,13 @@ def _read(x: torch.Tensor, places: Places) -> torch.Tensor:
 class BoundCall(NamedTuple):
     """A call that reads or writes, bound to the op: what is redirected, the op's arguments, and those of Paddle's call."""
 
-    door: EntryPoint
+    entry_point: EntryPoint
     values: tuple[Any, ...]
     args: tuple[Any, ...]
 
 
 @functools.cache
-def _writing_door(name: str) -> EntryPoint:
+def _writing_entry_point(name: str) -> EntryPoint:
     """As if it was an entry point: a function of the tensor, the values, and what writes these."""
     op = Op(op_name(name), _write, "x value index", (), tensors=2, exact=True, complex=True, promote="none", oracle=_last_of_each)
     target = f"paddle.{'Tensor' if name == '_setitem_dygraph' else '_C_ops'}.{name}"
@@ -102,7 +102,7 @@ def _writing_door(name: str) -> EntryPoint:
 
 
 @functools.cache
-def _reading_door(original: Callable[..., Any]) -> EntryPoint:
+def _reading_entry_point(original: Callable[..., Any]) -> EntryPoint:
     op = Op("getitem", _read, "x index", (), tensors=1, exact=True, complex=True, promote="none")
     # In Python, as it were: of a view, and beside slices, it is made of several nodes.
     return EntryPoint(op, Entry("paddle.Tensor._getitem_dygraph", "x index"), lambda x, index: original(x, index), python=True)
@@ -118,7 +118,7 @@ def read_of(original: Callable[..., Any], tensor: Any, index: Any) -> BoundCall 
     if tensor.dtype not in FLOATS or not any(map(_selects, index if type(index) is tuple else (index,))) or not tensor.size:
         return None
     places = Places(tensor, index)
-    return BoundCall(_reading_door(original), (tensor, places), (tensor, index)) if places.rows.numel() else None
+    return BoundCall(_reading_entry_point(original), (tensor, places), (tensor, index)) if places.rows.numel() else None
 
 
 def op_name(name: str) -> str:
@@ -152,4 +152,4 @@ def write_of(name: str, original: Callable[..., Any], args: tuple[Any, ...]) -> 
         original(*({id(tensor): x, id(value): values}.get(id(arg), arg) for arg in args))
         return x
 
-    return BoundCall(_writing_door(name), (tensor, operand, places), (tensor, value, write)) if places.rows.numel() else None
+    return BoundCall(_writing_entry_point(name), (tensor, operand, places), (tensor, value, write)) if places.rows.numel() else None

@@ -159,7 +159,7 @@ def _operands(case: ComparedTensor) -> Iterator[tuple[str, torch.Tensor]]:
     subject = case.subject
     for index, operand in enumerate(subject.operands):
         if isinstance(operand, torch.Tensor) and operand.is_floating_point():
-            yield operand_name(subject.door, index), operand
+            yield operand_name(subject.entry_point, index), operand
     yield from case.incoming()
 
 
@@ -167,7 +167,7 @@ def _numbers(case: ComparedTensor) -> Iterator[dict[str, Any]]:
     """The numbers that stand where the op may have a tensor."""
     for index, operand in enumerate(case.subject.operands):
         if isinstance(operand, (int, float)) and not isinstance(operand, bool):
-            yield {"name": operand_name(case.subject.door, index), "number": operand}
+            yield {"name": operand_name(case.subject.entry_point, index), "number": operand}
 
 
 def _described(name: str, tensor: torch.Tensor, place: Sequence[int], shape: torch.Size) -> dict[str, Any]:
@@ -220,7 +220,7 @@ class Judge:
             if native.shape != reference.shape:
                 judgement = numerics.fallback(native, reference, rng=self._random, **case.kernels())
                 # Where values move, another shape is no other definition.
-                return replace(judgement, side=Side.PADDLE) if case.subject.door.op.exact else judgement
+                return replace(judgement, side=Side.PADDLE) if case.subject.entry_point.op.exact else judgement
             accepted = self._accepted(case)
             if accepted:
                 reason = logged("equal by the comparator of equal=")
@@ -238,7 +238,7 @@ class Judge:
         except Exception as error:
             let_pass(error)
             text = f"{type(error).__name__}: {str(error)[:200]}"
-            self.run.warn(logged("no verdict on a call of '{op}': {text}", op=case.subject.door.op.name, text=text))
+            self.run.warn(logged("no verdict on a call of '{op}': {text}", op=case.subject.entry_point.op.name, text=text))
             return Judgement(Verdict.UNVERIFIED, reason=logged("the verdict failed: {text}", text=text))
 
     def _accepted(self, case: ComparedTensor) -> bool | None:
@@ -246,7 +246,9 @@ class Judge:
         if self._equal is None or numerics.same(case.native, case.reference):
             return None
         record = case.spot.fields
-        name = " ".join(filter(None, (case.subject.door.op.name, str(record.get("tensor") or ""), str(record.get("layer") or ""))))
+        name = " ".join(
+            filter(None, (case.subject.entry_point.op.name, str(record.get("tensor") or ""), str(record.get("layer") or "")))
+        )
         return accepts(self._equal, as_array(case.native.detach()), as_array(case.reference.detach()), name)
 
     def _judged(self, case: ComparedTensor, native: torch.Tensor, reference: torch.Tensor) -> Judgement:
@@ -270,7 +272,7 @@ class Judge:
 
     def _weighed(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
         """The verdict on both sides' tensors; where the op's ties may tell them apart, those are judged by themselves."""
-        ties, judgement = case.subject.door.op.ties, None
+        ties, judgement = case.subject.entry_point.op.ties, None
         if ties is None or same or not numerics.far_apart(*sides):
             judgement = self._rounded(case, sides, audit=audit, same=same)
             if ties is None or judgement.verdict in CLEARED:
@@ -283,7 +285,7 @@ class Judge:
 
     def _rounded(self, case: ComparedTensor, sides: Pair, *, audit: bool, same: bool = False) -> Judgement:
         """The verdict by what rounding may do."""
-        if case.subject.door.op.exact and not sides[0].is_complex():
+        if case.subject.entry_point.op.exact and not sides[0].is_complex():
             return case.moved(sides, rng=self._random, audit=audit)
         operands = [operand for operand in case.subject.operands if isinstance(operand, torch.Tensor)]
         # Of an operand without elements no model speaks, but the formula runs.

@@ -126,51 +126,51 @@ class NativeCalls:
         if self.replicas is not None:
             self.replicas.end(self.step)
 
-    def timed(self, door: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def timed(self, entry_point: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call, timed where there is a budget."""
         if not self.sampling.accounts:
-            return self.own(door, args, kwargs)
+            return self.own(entry_point, args, kwargs)
         start = self.sampling.clock()
         try:
-            return self.own(door, args, kwargs)
+            return self.own(entry_point, args, kwargs)
         finally:
             self.sampling.native(self.sampling.clock() - start)
 
-    def own(self, door: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def own(self, entry_point: EntryPoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's own call, uncompared; in float32 where it has no kernel in 16 bits, and the program is to go on.
 
         Raises:
             RuntimeError: there is no kernel, and the program goes on with Paddle's results alone; the text says what to write.
         """
         try:
-            return door.native(*args, **kwargs)
+            return entry_point.native(*args, **kwargs)
         except RuntimeError as error:
-            dtype = dtype_of(door.op, error, args, kwargs)
+            dtype = dtype_of(entry_point.op, error, args, kwargs)
             if not dtype:
                 raise
             if not self.carries_torch:
                 raise advised(error, dtype) from None
-        self.run.recorder.add_native(door.op.name, REASON.format(dtype=dtype), 0)
-        return in_float32(door.native, args, kwargs, dtype, 0 if door.entry.inplace else None)
+        self.run.recorder.add_native(entry_point.op.name, REASON.format(dtype=dtype), 0)
+        return in_float32(entry_point.native, args, kwargs, dtype, 0 if entry_point.entry.inplace else None)
 
-    def uncompared(self, door: EntryPoint, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
+    def uncompared(self, entry_point: EntryPoint, reason: str, result: Any, args: Any = (), kwargs: Any = _NOTHING) -> Any:
         """Count a covered call that was not compared; returns its result."""
-        self.run.recorder.add_native(door.op.name, reason, elements(result))
-        if not door.entry.inplace:
-            self.moved(door.original, args, kwargs, result)
+        self.run.recorder.add_native(entry_point.op.name, reason, elements(result))
+        if not entry_point.entry.inplace:
+            self.moved(entry_point.original, args, kwargs, result)
         return result
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that the mode's filters leave out, or that does not fit the op's parameters."""
         if why.why is RANDOM:  # a draw is to a comparison what an op without reference is
-            fault_injection.uncompared(door.op.name, logged("it draws random numbers"))
-            drawn = Unlisted(door.op.name, door.entry.target, RANDOM, door.native, updates=False)
+            fault_injection.uncompared(entry_point.op.name, logged("it draws random numbers"))
+            drawn = Unlisted(entry_point.op.name, entry_point.entry.target, RANDOM, entry_point.native, updates=False)
             return self.unlisted(drawn, frame, args, kwargs)
-        result = self.own(door, args, kwargs)
-        if door.op.exact:
-            self.moved(door.original, args, kwargs, result)
+        result = self.own(entry_point, args, kwargs)
+        if entry_point.op.exact:
+            self.moved(entry_point.original, args, kwargs, result)
         if why.why not in (STATIC, DRAWN) and grad_tracer() is not None:
-            frame.tally.native[door.op.name, why.reason] += 1
+            frame.tally.native[entry_point.op.name, why.reason] += 1
         return result
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -385,53 +385,57 @@ class Comparison(NativeCalls):
         """In the child of a fork: torch's kernels can hang, so nothing is compared."""
         self.aside = FORKED.text
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run one covered call natively and compare it."""
         if grad_tracer() is None:
-            return door.native(*args, **kwargs)  # a graph is being built: nothing is computed here
-        if door.entry.seen_below:
+            return entry_point.native(*args, **kwargs)  # a graph is being built: nothing is computed here
+        if entry_point.entry.seen_below:
             raise StayNative(BELOW)
-        if door.op.exact and not self.moves:
+        if entry_point.op.exact and not self.moves:
             if fault_injection.PLANTED:
                 fault_injection.uncompared(
-                    door.op.name, logged("it moves or chooses values, which compare(exact=False) leaves out")
+                    entry_point.op.name, logged("it moves or chooses values, which compare(exact=False) leaves out")
                 )
-            return self.uncompared(door, NO_MOVES, self.timed(door, args, kwargs), args, kwargs)
+            return self.uncompared(entry_point, NO_MOVES, self.timed(entry_point, args, kwargs), args, kwargs)
         if not self.sampling.accounts:
-            return self.bound(door, frame, values, args, kwargs)
+            return self.bound(entry_point, frame, values, args, kwargs)
         entered = self.sampling.enter()
         try:
-            return self.bound(door, frame, values, args, kwargs)
+            return self.bound(entry_point, frame, values, args, kwargs)
         finally:
             self.sampling.leave(entered)
 
-    def bound(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def bound(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """:meth:`call`, within the account of the budget."""
         if self.aside:
-            return self.uncompared(door, self.aside, self.timed(door, args, kwargs))
+            return self.uncompared(entry_point, self.aside, self.timed(entry_point, args, kwargs))
         if self.updated:
             self.next_step()
         key, began = None, 0.0
         if not self.sampling.everything:
-            key = kind_of(door.op.name, values if door.op.operands else values[: door.op.tensors])
+            key = kind_of(entry_point.op.name, values if entry_point.op.operands else values[: entry_point.op.tensors])
             refusal = self.sampling.refusal(key, self.step)
             if refusal is not None:
-                return self.uncompared(door, refusal, self.timed(door, args, kwargs), args, kwargs)
+                return self.uncompared(entry_point, refusal, self.timed(entry_point, args, kwargs), args, kwargs)
             began = self.sampling.clock()
         try:
-            prepared = prepare(door, frame, values, args, kwargs)
+            prepared = prepare(entry_point, frame, values, args, kwargs)
         except StayNative as stays:
-            if door.in_parts(stays):
+            if entry_point.in_parts(stays):
                 raise
             why = stays.with_traceback(None)
         else:
-            if door.op.differs is not None:
-                door.tell(frame, (*prepared.inputs.torch, *prepared.attributes))
-            return self.compared(ComparedCall(self, door, key, next(self.numbers), prepared), began, args, kwargs)
-        result = self.timed(door, args, kwargs)  # not in there: what it raises has nothing of ours before it
+            if entry_point.op.differs is not None:
+                entry_point.tell(frame, (*prepared.inputs.torch, *prepared.attributes))
+            return self.compared(ComparedCall(self, entry_point, key, next(self.numbers), prepared), began, args, kwargs)
+        result = self.timed(entry_point, args, kwargs)  # not in there: what it raises has nothing of ours before it
         if why.why in (INTEGER, EMPTY):
-            self.run.recorder.add_native(door.op.name, why.reason, None)
-        return result if why.exact or why.why is STATIC else self.uncompared(door, why.reason, result, args, kwargs)
+            self.run.recorder.add_native(entry_point.op.name, why.reason, None)
+        return result if why.exact or why.why is STATIC else self.uncompared(entry_point, why.reason, result, args, kwargs)
 
     def update(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compared; natively and counted where its form is not known."""
@@ -455,7 +459,7 @@ class Comparison(NativeCalls):
                 if key is not None and self.sampling.refusal(key, self.step) is not None:
                     self.unlisted(Unlisted(other.name, other.path, OPTIMIZER, make, updates=True), frame, single, {})
                     continue
-                subject = updates.UpdateCall(self, update.door, key, next(self.numbers), update.prepared)
+                subject = updates.UpdateCall(self, update.entry_point, key, next(self.numbers), update.prepared)
                 self.compared(subject, self.sampling.clock(), update.args, {})
                 self.run.recorder.counts.coverage.updates += bool(subject.outs)
             return (declared.results_of_merged if listed else declared.results_of)(args)
@@ -474,7 +478,7 @@ class Comparison(NativeCalls):
                 gate(frame, "gather_nd")  # of which it is a form
                 read = indexed.read_of(original, *args)
                 if read is not None:
-                    return self.call(read.door, frame, read.values, read.args, {})
+                    return self.call(read.entry_point, frame, read.values, read.args, {})
             except Exception as error:  # left out by the mode's filters, or an index that Paddle refuses
                 let_pass(error)
         return super().exact(name, original, args, kwargs)
@@ -488,7 +492,7 @@ class Comparison(NativeCalls):
             gate(frame, "index_put")  # of which each of them is a form
             write = None if kwargs else indexed.write_of(name, original, args)
             if write is not None:
-                result = self.call(write.door, frame, write.values, write.args, {})
+                result = self.call(write.entry_point, frame, write.values, write.args, {})
                 return None if name == "_setitem_dygraph" else result
         except StayNative:
             return original(*args, **kwargs)
@@ -508,19 +512,19 @@ class Comparison(NativeCalls):
         if self.carries_torch:
             args, kwargs = gradients.before(subject, args, kwargs)
         clock, outer, elapsed = self.sampling.clock, gradients.gather(), 0.0
-        reads = subject.door.python and not subject.door.entry.inplace and not subject.door.op.writes
+        reads = subject.entry_point.python and not subject.entry_point.entry.inplace and not subject.entry_point.op.writes
         versions = [getattr(tensor, "inplace_version", None) for tensor in subject.inputs.paddle] if reads else ()
         missing: RuntimeError | None = None
         try:
             if subject.key is None:
-                result = subject.door.native(*args, **kwargs)
+                result = subject.entry_point.native(*args, **kwargs)
             else:
                 start = clock()
-                result = subject.door.native(*args, **kwargs)
+                result = subject.entry_point.native(*args, **kwargs)
                 elapsed = clock() - start
                 self.sampling.native(elapsed)
         except RuntimeError as error:
-            subject.lacks = dtype_of(subject.door.op, error, args, kwargs)
+            subject.lacks = dtype_of(subject.entry_point.op, error, args, kwargs)
             if not subject.lacks:
                 raise
             missing = error.with_traceback(None)
@@ -544,13 +548,13 @@ class Comparison(NativeCalls):
         """For a call without a Paddle kernel: its arguments, and the result of its kernel in float32."""
         args, kwargs = gradients.before(subject, args, kwargs)
         if not self.carries_torch:  # the program's own call is going to fail, and has written nothing
-            written = [subject.inputs.paddle[place] for place in subject.door.overwritten]
+            written = [subject.inputs.paddle[place] for place in subject.entry_point.overwritten]
             # The arguments with copies of the tensors that the call writes into
             with paused(), paddle.no_grad():
                 copies = {id(tensor): tensor.clone() for tensor in written if isinstance(tensor, paddle.Tensor)}
             args, kwargs = exchanged_in(args, kwargs, copies)
-        place = 0 if subject.door.entry.inplace else None
-        return args, kwargs, in_float32(subject.door.native, args, kwargs, subject.lacks, place)
+        place = 0 if subject.entry_point.entry.inplace else None
+        return args, kwargs, in_float32(subject.entry_point.native, args, kwargs, subject.lacks, place)
 
     def records(
         self, subject: ComparedCall, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any], began: float
@@ -570,11 +574,11 @@ class Comparison(NativeCalls):
                 with stream_of(device_of(subject.operands, subject.attributes)):
                     records = self.forward(subject, result, args, kwargs)
         except StayNative as why:
-            self.uncompared(subject.door, why.reason, result)
+            self.uncompared(subject.entry_point, why.reason, result)
         except Exception as error:  # comparing must never break the program
             let_through(error)
             self.uncompared(
-                subject.door,
+                subject.entry_point,
                 logged("the comparison failed: {name}: {error}", name=type(error).__name__, error=str(error)[:120]),
                 result,
             )
@@ -593,7 +597,7 @@ class Comparison(NativeCalls):
 
     def forward(self, subject: ComparedCall, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[dict[str, Any]]:
         """Torch's kernel on the same operands, verdicts on what both gave, and the watch over the gradients."""
-        natives = of_paddle(subject.door, result)
+        natives = of_paddle(subject.entry_point, result)
         references = subject.run_reference(natives)
         if len(natives) != len(references):
             raise StayNative(RESULTS, paddle=english(many(len(natives), "result")), torch=len(references))
@@ -606,9 +610,9 @@ class Comparison(NativeCalls):
         self, subject: ComparedCall, natives: Sequence[Any], references: Sequence[Any], call: tuple[Any, ...]
     ) -> list[dict[str, Any]]:
         """The records of a call's results, but of those that nobody has to see. ``call``: Paddle's arguments."""
-        records, left_out = [], subject.door.op.unjudged
+        records, left_out = [], subject.entry_point.op.unjudged
         for position, (native, reference) in enumerate(zip(natives, references)):
-            if left_out and result_name(subject.door.op, position) in left_out:
+            if left_out and result_name(subject.entry_point.op, position) in left_out:
                 continue
             if isinstance(native, paddle.Tensor) and native._is_initialized() and isinstance(reference, torch.Tensor):
                 record = self.result(subject, position, native, reference, call)
@@ -622,7 +626,7 @@ class Comparison(NativeCalls):
     ) -> dict[str, Any]:
         """The record of one result of a call, which Paddle made with the arguments ``call``."""
         native = to_torch(shown)
-        if fault_injection.PLANTED and position == first_judged(subject.door.op):
+        if fault_injection.PLANTED and position == first_judged(subject.entry_point.op):
             native, reference = self.spoiled(subject, native, reference)
         case = Result(subject, position, native, reference, call)
         if self.shadow is not None:
@@ -635,10 +639,10 @@ class Comparison(NativeCalls):
     def spoiled(self, subject: ComparedCall, native: torch.Tensor, reference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Both first results with the faults applied that :mod:`padiff_shim.testing` planted."""
         layer, values = subject.layer, subject.values()
-        changed = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, values)
+        changed = fault_injection.spoil(native, subject.entry_point, Side.PADDLE, layer, values)
         if changed is not native:
             native.copy_(changed)  # the program goes on with it
-        return native, fault_injection.spoil(reference, subject.door, Side.TORCH, layer, values)
+        return native, fault_injection.spoil(reference, subject.entry_point, Side.TORCH, layer, values)
 
     def spoiled_gradient(
         self, subject: ComparedCall, operand: int, native: torch.Tensor, reference: torch.Tensor
@@ -646,8 +650,8 @@ class Comparison(NativeCalls):
         """Both gradients of an operand with the faults applied that :mod:`padiff_shim.testing` planted."""
         if fault_injection.PLANTED:
             layer, name = subject.layer, subject.name_of(operand)
-            native = fault_injection.spoil(native, subject.door, Side.PADDLE, layer, subject.values(), name=name)
-            reference = fault_injection.spoil(reference, subject.door, Side.TORCH, layer, subject.values(), name=name)
+            native = fault_injection.spoil(native, subject.entry_point, Side.PADDLE, layer, subject.values(), name=name)
+            reference = fault_injection.spoil(reference, subject.entry_point, Side.TORCH, layer, subject.values(), name=name)
         return native, reference
 
     def gradient(
@@ -664,7 +668,7 @@ class Comparison(NativeCalls):
         ``pairs``: Paddle's and Torch's gradients of all operands; ``missing``: Paddle gave none, and its is zeros.
         """
         case = Gradient(subject, operand, grads, *pairs[operand])
-        if len(pairs) == 2 and subject.door.op.ties is not None:
+        if len(pairs) == 2 and subject.entry_point.op.ties is not None:
             case.partners = pairs
         case.extra = MISSING if missing else None
         if (record := self.settle(case)) is not MUTED:
@@ -686,7 +690,7 @@ class Comparison(NativeCalls):
             judgement = replace(judgement, modifiers=(*judgement.modifiers, NO_KERNEL), reason=reason)
         if case.extra:
             judgement = replace(judgement, stats={**judgement.stats, **case.extra})
-            if case.subject.door.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:
+            if case.subject.entry_point.op.steps and (case.extra.get("amplification") or 0.0) > 1.0:
                 judgement = replace(judgement, modifiers=(*judgement.modifiers, STEP))
         if case.extra is MISSING:
             judgement = replace(
@@ -728,7 +732,7 @@ class Comparison(NativeCalls):
 
     def uncounted(self, subject: ComparedCall, reason: str = SECOND_UNCHECKED) -> None:
         """The second derivatives of a call, or further ones, are not judged: headline and coverage say so."""
-        self.run.recorder.skip(subject.door.op.name, reason)
+        self.run.recorder.skip(subject.entry_point.op.name, reason)
 
     # The budget: from one pulse of the program to the next the hooks may stand idle.
 
@@ -747,22 +751,22 @@ class Comparison(NativeCalls):
             return
         began = sampling.clock()
         layers, self.layers = call_site.layer_calls() - self.layers, call_site.layer_calls()
-        away = frame.doors is not None and frame.doors.resting
+        away = frame.hooks is not None and frame.hooks.resting
         was, idle = frame.idle, sampling.pulse(frame.idle, away=away, layers=layers)
         turning = sampling.clock()
-        if frame.doors is not None and idle:
-            frame.doors.rest()
-        elif frame.doors is not None and frame.idle:
-            frame.doors.wake()
+        if frame.hooks is not None and idle:
+            frame.hooks.rest()
+        elif frame.hooks is not None and frame.idle:
+            frame.hooks.wake()
         frame.idle = idle
         now = sampling.clock()
-        if frame.doors is not None and frame.doors.resting != away:
+        if frame.hooks is not None and frame.hooks.resting != away:
             sampling.turned(now - turning)
         sampling.charge(now - began, stays=was and idle)
 
-    def opened(self, frame: Frame, doors: Any) -> None:
-        """A mode with a budget is open again: its hooks, which ``doors`` takes away and brings back, may stand idle at once."""
-        frame.doors = doors
+    def opened(self, frame: Frame, hooks: Any) -> None:
+        """A mode with a budget is open again: its hooks, which ``hooks`` takes away and brings back, may stand idle at once."""
+        frame.hooks = hooks
         frame.idle = frame.sole and self.sampling.stretches > 0
         if frame.idle:
             self.layer_begins(frame)

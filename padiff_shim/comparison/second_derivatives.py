@@ -65,7 +65,7 @@ class GradientCall:
         So it is judged with a gradient of ones.
         """
         operand_side = self.subject.operands[operand]
-        arrived = {operand: torch.ones_like(operand_side.t() if operand == self.subject.door.transposed else operand_side)}
+        arrived = {operand: torch.ones_like(operand_side.t() if operand == self.subject.entry_point.transposed else operand_side)}
         after_engine(functools.partial(self.subject.comparison.second_derivatives, self, arrived))
 
     def _arrives(self, operand: int, grad: Any) -> None:
@@ -88,7 +88,7 @@ class GradientCall:
         """Whether the call can be made again on the same operands."""
         subject = self.subject
         operands = [id(subject.inputs.paddle[index]) for index in subject.inputs.needs]
-        written = [id(subject.inputs.paddle[index]) for index in subject.door.overwritten]
+        written = [id(subject.inputs.paddle[index]) for index in subject.entry_point.overwritten]
         return (
             subject.replay is not None
             and not (subject.lacks or subject.altered)
@@ -125,7 +125,7 @@ class GradientCall:
 
     def cases(self, arrived: Mapping[int, torch.Tensor]) -> list[SecondDerivative]:
         """Both sides' second derivatives for these gradients of gradients."""
-        subject, needs, at = self.subject, self.subject.inputs.needs, self.subject.door.transposed
+        subject, needs, at = self.subject, self.subject.inputs.needs, self.subject.entry_point.transposed
         returning = {operand: grad.t() if operand == at else grad for operand, grad in arrived.items()}
         operands = [*(subject.operands[index] for index in needs), *self.incoming.values(), *returning.values()]
         formula, positions = partial(self._formula, list(self.incoming), list(returning)), list(self.incoming)

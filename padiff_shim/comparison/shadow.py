@@ -56,7 +56,7 @@ class Shadow:
         sides, incoming, known = list(subject.operands), 0.0, False
         for index, operand in enumerate(subject.inputs.paddle):
             shadow = self.of(operand)
-            if shadow is None or index == subject.door.transposed:
+            if shadow is None or index == subject.entry_point.transposed:
                 continue
             known = True
             side = as_operand(shadow).to(sides[index].dtype)

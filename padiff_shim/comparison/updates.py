@@ -91,7 +91,9 @@ class UpdateCall(ComparedCall):
             name: Variant(functools.partial(self._other, position, settings), precision=True, wide=True)
             for name, settings in self.attributes[0].in_float32()
         }
-        before = 0 if self.door.op.results[position] == "master" else position  # with which is computed in place of the parameter
+        before = (
+            0 if self.entry_point.op.results[position] == "master" else position
+        )  # with which is computed in place of the parameter
         variants["not-written"] = Variant(lambda *tensors: tensors[before])
         return {"torch_kernel": kernel, "paddle_kernel": None, "operands": self.operands, "variants": variants}
 
@@ -104,9 +106,9 @@ class UpdateCall(ComparedCall):
 
 
 class PreparedUpdate(NamedTuple):
-    """An update, as :class:`UpdateCall` takes it, and the arguments of its door."""
+    """An update, as :class:`UpdateCall` takes it, and the arguments of its entry_point."""
 
-    door: EntryPoint
+    entry_point: EntryPoint
     prepared: Prepared
     args: tuple[Any, ...]
 
@@ -137,12 +139,12 @@ def prepared(declared: Update, original: Callable[..., Any], args: Sequence[Any]
 
     tensors = [sides["param"], *[sides[name] for name in shaped], crossed.item.grad]
     operands = CallOperands([*inputs, None], [*tensors, torch.ones(_READS, dtype=tensors[0].dtype)], [])
-    door = _door(declared, tuple(shaped), with_master=master is not None)
-    return PreparedUpdate(door, Prepared(operands, (settings,), NO_CASTS), (update,))
+    entry_point = _entry_point(declared, tuple(shaped), with_master=master is not None)
+    return PreparedUpdate(entry_point, Prepared(operands, (settings,), NO_CASTS), (update,))
 
 
 @functools.cache
-def _door(declared: Update, shaped: tuple[str, ...], *, with_master: bool) -> EntryPoint:
+def _entry_point(declared: Update, shaped: tuple[str, ...], *, with_master: bool) -> EntryPoint:
     """As if it was an entry point: of the parameter, its states of the same shape, the gradient, ones, and the settings."""
     names = ("param", *shaped)
     formula = functools.partial(_updated, declared, names, with_master)

@@ -25,9 +25,9 @@ class Frame:
     __slots__ = (
         "__weakref__",
         "aside",
-        "doors",
         "eager",
         "enabled",
+        "hooks",
         "idle",
         "layers",
         "linear_layout",
@@ -69,7 +69,7 @@ class Frame:
         self.observes = observes  # looks on while the mode below it goes on, whichever was opened first
         self.sole = False  # whether this is the only opening of its mode, in one thread
         self.idle = False  # calls pass by, uncounted: the budget of a comparison is used up
-        self.doors: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
+        self.hooks: Any = None  # what takes the hooks away meanwhile (rest, wake), if anything
         self.aside: Reason | None = FORKED if forked else None  # every call runs natively, for this reason
         self.tally: Tally = run.tally()
         self.thread: int | None = threading.get_ident()  # which opens it; None: a warning named another thread

@@ -94,12 +94,12 @@ class Casts(NamedTuple):
         """What decides, beside operands and attributes, which tensors a backward reads: of what is cast, the copy."""
         return (*(self.targets or ()), self.region)
 
-    def run(self, door: EntryPoint, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
+    def run(self, entry_point: EntryPoint, tensors: Sequence[Any], attributes: tuple[Any, ...]) -> Any:
         """The op's formula of these operands."""
         if self.region is not None:
             with torch_autocast(self.region):
-                return door.torch(tensors, attributes)
-        return door.torch(tensors if self.none else self.apply(tensors), attributes)
+                return entry_point.torch(tensors, attributes)
+        return entry_point.torch(tensors if self.none else self.apply(tensors), attributes)
 
     def apply(self, tensors: Sequence[Any]) -> list[Any]:
         """The operands as the kernel gets them."""
@@ -123,9 +123,11 @@ class Prepared(NamedTuple):
     casts: Casts
 
 
-def prepare(door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prepared:
+def prepare(
+    entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Prepared:
     """The bound call on torch's side: operands, attributes, and the casts that they need; or StayNative."""
-    op = door.op
+    op = entry_point.op
     if op.operands:
         operands, attributes = values[0], values[1:]
     elif op.tensors:
@@ -134,34 +136,34 @@ def prepare(door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple
     if tracer is None:
         raise StayNative(reasons.STATIC)
     if not (op.operands or op.tensors):  # its result is made of numbers alone
-        attributes = tuple([read(value) for read, value in zip(readers(door.names), values)])
+        attributes = tuple([read(value) for read, value in zip(readers(entry_point.names), values)])
         return Prepared(CallOperands([], [], []), attributes, NO_CASTS)
-    if door.numbers:
-        operands = _numbers(door, operands)
-    inputs = bridge(frame, operands, tracer._has_grad, door.transposed, door.op.integer_places)
+    if entry_point.numbers:
+        operands = _numbers(entry_point, operands)
+    inputs = bridge(frame, operands, tracer._has_grad, entry_point.transposed, entry_point.op.integer_places)
     if tracer._has_grad:
-        beside_graph(inputs, door.without_integers)
-    if door.dtype_at is not None and attributes[door.dtype_at - op.tensors] is not None:
-        attributes = _convert_dtype(door, attributes)
-    if door.entry.inplace:
+        beside_graph(inputs, entry_point.without_integers)
+    if entry_point.dtype_at is not None and attributes[entry_point.dtype_at - op.tensors] is not None:
+        attributes = _convert_dtype(entry_point, attributes)
+    if entry_point.entry.inplace:
         check_target(inputs.paddle, elementwise=op.elementwise)
     empty = [not side.numel() for side in inputs.torch if isinstance(side, torch.Tensor)]
     if any(empty) and (all(empty) or not op.passes_empty):
         raise StayNative(reasons.EMPTY)
     targets = None
-    if autocast.active(tracer) and not (door.entry.inplace or door.op.name == "cast"):  # of which C++ casts nothing
+    if autocast.active(tracer) and not (entry_point.entry.inplace or entry_point.op.name == "cast"):  # of which C++ casts nothing
         if autocast.HERE.on and frame.plan.autocasts == "torch":
-            return Prepared(inputs, attributes, _torchs_autocast(door, tracer, inputs))
+            return Prepared(inputs, attributes, _torchs_autocast(entry_point, tracer, inputs))
         if not autocast.HERE.on or frame.plan.autocasts:
-            targets = _autocast(door, tracer, inputs)
-    cast = door.rules.find((inputs, targets, values, args, kwargs))
+            targets = _autocast(entry_point, tracer, inputs)
+    cast = entry_point.rules.find((inputs, targets, values, args, kwargs))
     return Prepared(inputs, attributes, NO_CASTS if targets is None and cast is None else Casts(targets, cast))
 
 
-def _numbers(door: EntryPoint, operands: Sequence[Any]) -> list[Any]:
+def _numbers(entry_point: EntryPoint, operands: Sequence[Any]) -> list[Any]:
     """The operands with Python numbers where this entry point takes them; Paddle reads them out of tensors of one element."""
     converted = list(operands)
-    for index in door.numbers:
+    for index in entry_point.numbers:
         if type(converted[index]) in TENSOR_TYPES:
             if converted[index].size != 1 or not converted[index].stop_gradient:
                 raise StayNative(reasons.TENSOR_FOR_NUMBER)
@@ -169,31 +171,31 @@ def _numbers(door: EntryPoint, operands: Sequence[Any]) -> list[Any]:
     return converted
 
 
-def _convert_dtype(door: EntryPoint, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _convert_dtype(entry_point: EntryPoint, attributes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The dtype attribute as torch's."""
-    at = door.dtype_at - door.op.tensors  # type: ignore[operator]
+    at = entry_point.dtype_at - entry_point.op.tensors  # type: ignore[operator]
     dtype = torch_dtype(attributes[at])
     if dtype is None:
         raise StayNative(reasons.NO_TWIN, dtype=attributes[at])
     return (*attributes[:at], dtype, *attributes[at + 1 :])
 
 
-def listed(door: EntryPoint, operands: Sequence[Any]) -> str:
+def listed(entry_point: EntryPoint, operands: Sequence[Any]) -> str:
     """The name under which autocast lists a call: that of the kernel which Paddle runs on a GPU."""
-    op = door.op
-    if op.layouts and operands[2] is not None and door.entry.target != "paddle._C_ops.linear" and autocast.fuses_bias():
+    op = entry_point.op
+    if op.layouts and operands[2] is not None and entry_point.entry.target != "paddle._C_ops.linear" and autocast.fuses_bias():
         return "linear_v2"
-    kernel = door.entry.target.rpartition(".")[2]
+    kernel = entry_point.entry.target.rpartition(".")[2]
     if kernel.startswith("depthwise_"):
         return kernel
     return op.amp[any(type(operand) in NUMBERS for operand in operands)] or op.name
 
 
-def _autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> list[torch.dtype | None]:
+def _autocast(entry_point: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> list[torch.dtype | None]:
     """Per operand the dtype that Paddle's autocast would give it."""
     tensors = [t for t in inputs.torch if isinstance(t, torch.Tensor)]
     dtypes = [dtype_of(t.dtype) for t in tensors]
-    name = listed(door, inputs.torch)
+    name = listed(entry_point, inputs.torch)
     chosen = autocast.destination(tracer, name, dtypes, on_accelerator=autocast.HERE.on or any(t.is_cuda for t in tensors))
     queue = iter(autocast.casts(name, chosen, dtypes))
     return [torch_dtype(next(queue)) if isinstance(t, torch.Tensor) else None for t in inputs.torch]
@@ -202,17 +204,17 @@ def _autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> l
 _NORMS = frozenset({"layer_norm", "group_norm", "instance_norm", "batch_norm"})
 
 
-def _torchs_autocast(door: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> Casts:
+def _torchs_autocast(entry_point: EntryPoint, tracer: PaddleTracer, inputs: CallOperands) -> Casts:
     """Torch's autocast runs the formula. Torch has no lists of the program's own: what these name is cast before.
 
     So are weights of 16 bits of a norm of float32, as ``decorate`` leaves them: Torch's kernels refuse these.
     """
-    name = listed(door, inputs.torch)
+    name = listed(entry_point, inputs.torch)
     dtypes = [side.dtype for side in inputs.torch if isinstance(side, torch.Tensor)]
     refused = name in _NORMS and dtypes[0] is torch.float32 and not HALVES.isdisjoint(dtypes)
     if not refused and name not in autocast.listed_by_program(tracer):
         return Casts(None, None, torch_dtype(tracer._amp_dtype))
-    return Casts(_autocast(door, tracer, inputs), None)
+    return Casts(_autocast(entry_point, tracer, inputs), None)
 
 
 def device_of(sides: Sequence[Any], attributes: Sequence[Any] = ()) -> torch.device:

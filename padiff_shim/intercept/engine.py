@@ -26,10 +26,10 @@ from . import optimizers
 from .locate import attribute, awaiting, calling, clean_c_op, holder, point, present
 
 
-def _doors() -> list[Point]:
+def _redirected() -> list[Point]:
     paddle_graph.use(**{function: clean_c_op(name) for name, function in paddle_graph.C_OPS.items()})
 
-    def engine_door(function: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    def engine_function(function: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
         def made(patch: Any) -> Callable[..., Any]:
             paddle_graph.use(**{function.__name__: patch.original})
             return undisturbed(kept_grad_mode(_settling(function)))
@@ -37,7 +37,7 @@ def _doors() -> list[Point]:
         return made
 
     functions = (backward.run_backward, backward.run_partial_grad)
-    targets = {f"paddle.base.core.eager.{function.__name__}": engine_door(function) for function in functions}
+    targets = {f"paddle.base.core.eager.{function.__name__}": engine_function(function) for function in functions}
     watched = {
         "_register_grad_hook": hooks.registering,
         "_remove_grad_hook": hooks.removing,
@@ -110,7 +110,7 @@ def _settling(original: Callable[..., Any]) -> Callable[..., Any]:
     return hook
 
 
-ENGINE = Patcher(_doors)
+ENGINE = Patcher(_redirected)
 
 
 class WithEngine(Patcher):

@@ -35,7 +35,7 @@ class CompareMode(Mode):
     """
 
     run: CompareRun
-    _door = "compare"
+    _opener = "compare"
     _began: float | None = None  # when opening it began
 
     def start(self) -> CompareRun:
@@ -197,7 +197,7 @@ def compare(
 
 def opened(options: CompareOptions) -> CompareMode:
     """The mode of these options, whatever the environment and settings files say."""
-    enabled, chosen = selection(options, door="compare")
+    enabled, chosen = selection(options, opener="compare")
     screening = options.budget is not None if options.screening is None else options.screening
     sampling = Sampling(steps=options.steps, every=options.every, first=options.first, budget=options.budget, seed=options.seed)
     known = quirks.load(options.known_differences) if options.known_differences is not None else ()

@@ -180,12 +180,12 @@ class Mode:
         self._frames: list[frames.Frame] = []
         self._used = False
 
-    _door = "reference"  # the public function that opens it
+    _opener = "reference"  # the public function that opens it
 
     def __repr__(self) -> str:
         number = len(self._frames)
         state = f"open ({many(number, 'time')})"
-        how = f"not open: use `with padiff_shim.{self._door}({self.run.backend!r}) as run:`, or call start()"
+        how = f"not open: use `with padiff_shim.{self._opener}({self.run.backend!r}) as run:`, or call start()"
         return f"<padiff_shim.{type(self).__name__} {state if number else how}>"
 
     def __getattr__(self, name: str) -> Any:
@@ -193,7 +193,7 @@ class Mode:
         if run is None or name.startswith("_") or not (hasattr(type(run), name) or name in vars(run)):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         never = "" if self._used else tr(", and the mode was never opened: nothing was counted")
-        opening = f"`with padiff_shim.{self._door}({run.backend!r}) as run:`"
+        opening = f"`with padiff_shim.{self._opener}({run.backend!r}) as run:`"
         raise ModeError(
             "{name} belongs to the run, not to the mode{never}. {opening} gives the run, and mode.run holds it",
             name=repr(name),
@@ -203,8 +203,8 @@ class Mode:
 
     def __del__(self) -> None:
         if not self._used:
-            door = f"padiff_shim.{self._door}({self.run.backend!r})"
-            message = tr("a mode of {door} was never opened: use `with {door} as run:`", door=door)
+            opener = f"padiff_shim.{self._opener}({self.run.backend!r})"
+            message = tr("a mode of {opener} was never opened: use `with {opener} as run:`", opener=opener)
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def start(self) -> Run:

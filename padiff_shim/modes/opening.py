@@ -28,6 +28,6 @@ def looked_up(options: ModeOptions, owed: dict[str, Setting]) -> None:
         BackendError: a framework is missing.
     """
     with owing(owed):
-        selection(options, door="compare" if isinstance(options, CompareOptions) else "reference")
+        selection(options, opener="compare" if isinstance(options, CompareOptions) else "reference")
         if isinstance(options, ReferenceOptions):
             by_torchs_definition(options.definitions)

@@ -524,17 +524,17 @@ def _spelt(value: Any) -> str:
 BACKENDS = ("torch",)
 
 
-def _check_backend(backend: Any, door: str) -> None:
+def _check_backend(backend: Any, opener: str) -> None:
     """The first argument; for a model or a function, a common slip, the error says what to write."""
     if isinstance(backend, str) or not callable(backend):
         if not isinstance(backend, str) or backend not in BACKENDS:
             raise unknown("backend", backend, BACKENDS)
         return
-    kind = f"padiff_shim.{door}"
+    kind = f"padiff_shim.{opener}"
     if hasattr(backend, "named_sublayers"):
-        use = tr('call the model inside `with {door}("torch") as run:`', door=kind)
+        use = tr('call the model inside `with {opener}("torch") as run:`', opener=kind)
     else:
-        use = tr('write `@{door}("torch")` above the function, or call it inside `with {door}("torch") as run:`', door=kind)
+        use = tr('write `@{opener}("torch")` above the function, or call it inside `with {opener}("torch") as run:`', opener=kind)
     name = getattr(backend, "__qualname__", type(backend).__qualname__)
     raise ArgumentError(
         "backend= is the name of a framework, {backends}, got {name}: {use}",
@@ -544,9 +544,9 @@ def _check_backend(backend: Any, door: str) -> None:
     )
 
 
-def selection(options: ModeOptions, *, door: str) -> tuple[frozenset[str], LayerFilter | None]:
+def selection(options: ModeOptions, *, opener: str) -> tuple[frozenset[str], LayerFilter | None]:
     """What all modes look up: the enabled ops and the layer filter (or None)."""
-    _check_backend(options.backend, door)
+    _check_backend(options.backend, opener)
     frameworks()
     enabled = _everything() if options.ops is None else resolve(options.ops, "ops")
     if options.exclude:

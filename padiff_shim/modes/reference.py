@@ -108,7 +108,7 @@ def reference(
 
 def opened(options: ReferenceOptions) -> Mode:
     """The mode of these options, whatever the environment and settings files say."""
-    enabled, chosen = selection(options, door="reference")
+    enabled, chosen = selection(options, opener="reference")
     from ..substitution.plan import Profiled, Substituting
 
     kind = Profiled if options.profile else Substituting

@@ -88,46 +88,48 @@ class Watching(Substituting):
         self._native, self._layer, self._seen = native, layer, seen
         self._calls: collections.Counter[tuple[str, str]] = collections.Counter()
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """One call, and what it rounds."""
-        draws = door.op.random is not None and door.op.random(*values)
-        if door.op.exact or draws or not door.op.leading:
-            result = super().call(door, frame, values, args, kwargs)
-            if door.op.steps:
+        draws = entry_point.op.random is not None and entry_point.op.random(*values)
+        if entry_point.op.exact or draws or not entry_point.op.leading:
+            result = super().call(entry_point, frame, values, args, kwargs)
+            if entry_point.op.steps:
                 frame.quick.clear()  # a shorter way would not pass here
-                self._tell(door, [tensor for _, tensor in leaves(result)], [], [])
+                self._tell(entry_point, [tensor for _, tensor in leaves(result)], [], [])
             return result
-        wanted = _in_float64(door.torchs if door.op.name in self.torchs else door, frame, values, args, kwargs)
+        wanted = _in_float64(entry_point.torchs if entry_point.op.name in self.torchs else entry_point, frame, values, args, kwargs)
         others: list[Array] = []
         if self._native:
-            result = door.native(*args, **kwargs)
+            result = entry_point.native(*args, **kwargs)
         else:
-            result = super().call(door, frame, values, args, kwargs)
+            result = super().call(entry_point, frame, values, args, kwargs)
             frame.quick.clear()  # a shorter way would not pass here
-            if not (door.entry.inplace or autocast.HERE.on):  # on a CPU Paddle itself makes no casts
+            if not (entry_point.entry.inplace or autocast.HERE.on):  # on a CPU Paddle itself makes no casts
                 with paddle.no_grad():
-                    others = [as_array(tensor) for _, tensor in leaves(door.native(*args, **kwargs))]
+                    others = [as_array(tensor) for _, tensor in leaves(entry_point.native(*args, **kwargs))]
         made = [tensor for _, tensor in leaves(result)]
-        self._tell(door, made, list(_errors(made, wanted)), others)
+        self._tell(entry_point, made, list(_errors(made, wanted)), others)
         return result
 
-    def _tell(self, door: EntryPoint, made: list[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
-        place = self._layer(), door.op.name
+    def _tell(self, entry_point: EntryPoint, made: list[Any], errors: list[ResultRounding | None], others: list[Array]) -> None:
+        place = self._layer(), entry_point.op.name
         self._seen((*place, self._calls[place]), made, errors, others)
         self._calls[place] += 1
 
 
-def _in_float64(door: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
+def _in_float64(entry_point: EntryPoint, frame: Frame, values: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The results of the op's formula on these operands in float64."""
     with paddle.no_grad():  # the operands of the kernel
-        inputs, attributes, casts = prepare(door, frame, values, args, kwargs)
+        inputs, attributes, casts = prepare(entry_point, frame, values, args, kwargs)
     wide = [
         side.detach().to(torch.float64, copy=True) if isinstance(side, torch.Tensor) and side.is_floating_point() else side
         for side in casts.apply(inputs.torch)
     ]
     try:
         with torch.no_grad():
-            return [tensor for _, tensor in leaves(door.torch(wide, attributes))]
+            return [tensor for _, tensor in leaves(entry_point.torch(wide, attributes))]
     except StayNative:
         raise
     except RuntimeError:  # the formula asks for a dtype that does not go with float64

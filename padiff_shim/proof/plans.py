@@ -102,16 +102,16 @@ class OnTorch(Substituting):
                 if type(operand) in TENSOR_TYPES and operand._is_initialized() and operand._is_shared_buffer_with(target):
                     call.arguments[name] = copied(operand)
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call for Paddle's kernel; Torch's answers one of complex numbers, if it gives the same."""
-        if why.why is COMPLEX and not door.entry.inplace:
-            result = self._of_complex(door, frame, args, kwargs)
+        if why.why is COMPLEX and not entry_point.entry.inplace:
+            result = self._of_complex(entry_point, frame, args, kwargs)
             if result is not None:
                 return result
-        result = super().native(door, frame, why, args, kwargs)
-        if self.capture is not None and not self._gives_back(door, result, args, kwargs):
-            with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)) as call:
-                self._write_down(door.op.name, result, args, kwargs)
+        result = super().native(entry_point, frame, why, args, kwargs)
+        if self.capture is not None and not self._gives_back(entry_point, result, args, kwargs):
+            with self._answering(lambda: call_of_op(entry_point.entry, entry_point.original, args, kwargs)) as call:
+                self._write_down(entry_point.op.name, result, args, kwargs)
                 _note_shape(call, result)
         return result
 
@@ -121,27 +121,27 @@ class OnTorch(Substituting):
         self._write_down(other.name, result, args, kwargs)
         return result
 
-    def _of_complex(self, door: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _of_complex(self, entry_point: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of Torch's kernels to a call of complex numbers, which the table does not declare; None if Paddle's differs.
 
         A run whose calls are written down may get other values on purpose: there an earlier run's answer counts.
         """
-        if self.of_complex.get(door.op.name, True) is False:
+        if self.of_complex.get(entry_point.op.name, True) is False:
             return None
         try:
-            result = super().call(door.of_complex, frame, door.bind(args, kwargs), args, kwargs)
+            result = super().call(entry_point.of_complex, frame, entry_point.bind(args, kwargs), args, kwargs)
         except (StayNative, RuntimeError, TypeError, ValueError, IndexError):
             return None
-        if self.capture is None or door.op.name not in self.of_complex:
+        if self.capture is None or entry_point.op.name not in self.of_complex:
             with paused(), paddle.no_grad():
-                pairs = [leaves(answer) for answer in (result, door.native(*args, **kwargs))]
+                pairs = [leaves(answer) for answer in (result, entry_point.native(*args, **kwargs))]
             sides = [[to_torch(tensor.detach()) for _, tensor in tensors if _is_held(tensor)] for tensors in pairs]
-            self.of_complex[door.op.name] = len(sides[0]) == len(sides[1]) and all(map(_alike, *sides))
-        return result if self.of_complex[door.op.name] else None
+            self.of_complex[entry_point.op.name] = len(sides[0]) == len(sides[1]) and all(map(_alike, *sides))
+        return result if self.of_complex[entry_point.op.name] else None
 
-    def _gives_back(self, door: EntryPoint, result: Any, args: Any, kwargs: Any) -> bool:
+    def _gives_back(self, entry_point: EntryPoint, result: Any, args: Any, kwargs: Any) -> bool:
         """Whether a call returns an operand's elements (joined to nothing); the capture gets to know."""
-        if not door.op.exact or type(result) not in TENSOR_TYPES:
+        if not entry_point.op.exact or type(result) not in TENSOR_TYPES:
             return False
         with paused():
             side, operands = to_torch(result), [leaf for _, leaf in leaves((args, kwargs)) if type(leaf) in TENSOR_TYPES]
@@ -161,20 +161,22 @@ class OnTorch(Substituting):
                 sides = ([to_torch(leaf.detach()) for leaf in tensors] for tensors in (operands, results))
                 self.capture.write_down(_TORCHS_NAMES.get(name, name), *sides)
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """One call."""
-        if _draws(door, values) or door.op.limits.wanting is not None:
-            self.drawn.add(door.op.name)
-        if door.entry.inplace and self._calls and type(args[0]) in TENSOR_TYPES:
+        if _draws(entry_point, values) or entry_point.op.limits.wanting is not None:
+            self.drawn.add(entry_point.op.name)
+        if entry_point.entry.inplace and self._calls and type(args[0]) in TENSOR_TYPES:
             self._copy_operands(args[0])
         remarks: list[str] = frame.run.warnings  # type: ignore[attr-defined]  # a proof opens its modes with a run
         before = len(remarks)
-        with self._answering(lambda: call_of_op(door.entry, door.original, args, kwargs)) as call:
-            result = super().call(door, frame, values, args, kwargs)
+        with self._answering(lambda: call_of_op(entry_point.entry, entry_point.original, args, kwargs)) as call:
+            result = super().call(entry_point, frame, values, args, kwargs)
             _note_shape(call, result)
-        if door.op.definition is not None and len(remarks) > before:
-            remark = remarks[before].removeprefix(f"{door.op.name}: ").removesuffix(BY_DEFINITION)
-            self.defined.setdefault(door.op.name, Defined(remark, call_site(self.until), self.layer()))
+        if entry_point.op.definition is not None and len(remarks) > before:
+            remark = remarks[before].removeprefix(f"{entry_point.op.name}: ").removesuffix(BY_DEFINITION)
+            self.defined.setdefault(entry_point.op.name, Defined(remark, call_site(self.until), self.layer()))
         return result
 
     @contextlib.contextmanager
@@ -211,16 +213,18 @@ class InWider(OnTorch):
         super().__init__(torchs)
         self._widened = PaddleWidened(dtype)
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """One call."""
-        make = functools.partial(super().call, door, frame)
-        wide = (self._widened(door.entry.target, part) for part in (values, args, kwargs))
-        return self._promoted(make(*wide), args, kwargs, lambda *of_floats: make(door.bind(*of_floats), *of_floats))
+        make = functools.partial(super().call, entry_point, frame)
+        wide = (self._widened(entry_point.entry.target, part) for part in (values, args, kwargs))
+        return self._promoted(make(*wide), args, kwargs, lambda *of_floats: make(entry_point.bind(*of_floats), *of_floats))
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that runs on Paddle's kernel."""
-        make = functools.partial(super().native, door, frame, why)
-        return self._promoted(make(*(self._widened(door.entry.target, part) for part in (args, kwargs))), args, kwargs, make)
+        make = functools.partial(super().native, entry_point, frame, why)
+        return self._promoted(make(*(self._widened(entry_point.entry.target, part) for part in (args, kwargs))), args, kwargs, make)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
@@ -253,26 +257,32 @@ class InWider(OnTorch):
 class Trying(InWider):
     """The same for calls that no program makes: formulas alone answer, for Paddle's kernels do not stand any arguments."""
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """One call, of an op with tensors."""
-        if door.op.exact and door.dtype_at is not None:  # a cast, which any kernel stands
-            return door.native(*self._widened(door.entry.target, args), **self._widened(door.entry.target, kwargs))
-        if not door.op.leading or door.entry.inplace:
-            raise ValueError(door.op.name)
-        values = self._widened(door.entry.target, values)
+        if entry_point.op.exact and entry_point.dtype_at is not None:  # a cast, which any kernel stands
+            return entry_point.native(
+                *self._widened(entry_point.entry.target, args), **self._widened(entry_point.entry.target, kwargs)
+            )
+        if not entry_point.op.leading or entry_point.entry.inplace:
+            raise ValueError(entry_point.op.name)
+        values = self._widened(entry_point.entry.target, values)
         operands, attributes = (
-            (values[0], values[1:]) if door.op.operands else (values[: door.op.tensors], values[door.op.tensors :])
+            (values[0], values[1:])
+            if entry_point.op.operands
+            else (values[: entry_point.op.tensors], values[entry_point.op.tensors :])
         )
         with paused():
             sides = [to_torch(operand.detach()) if type(operand) in TENSOR_TYPES else operand for operand in operands]
-        if door.transposed is not None:
-            sides[door.transposed] = sides[door.transposed].T.contiguous()
-        behind = door.torchs if door.op.name in self.torchs else door
+        if entry_point.transposed is not None:
+            sides[entry_point.transposed] = sides[entry_point.transposed].T.contiguous()
+        behind = entry_point.torchs if entry_point.op.name in self.torchs else entry_point
         return Substitution(behind).computed(frame, values, Prepared(CallOperands(list(operands), sides, []), attributes, NO_CASTS))
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One for which there is no formula."""
-        raise ValueError(door.op.name)
+        raise ValueError(entry_point.op.name)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
@@ -288,14 +298,16 @@ class Natively(Substituting):
     def __init__(self) -> None:
         super().__init__("paddle", draws=True, lends=False)
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """One call of an op that may draw, or end the process."""
-        if door.op.limits.wanting is not None:
-            args, kwargs = survivable(door, values, args, kwargs)
-            return door.native(*args, **kwargs)
-        if not _draws(door, values):
+        if entry_point.op.limits.wanting is not None:
+            args, kwargs = survivable(entry_point, values, args, kwargs)
+            return entry_point.native(*args, **kwargs)
+        if not _draws(entry_point, values):
             raise StayNative(NOT_DRAWN)
-        return super().call(door, frame, values, args, kwargs)
+        return super().call(entry_point, frame, values, args, kwargs)
 
 
 _REAL = frozenset(dtype for dtype in FLOATS if not str(dtype).rpartition(".")[2].startswith("complex"))
@@ -313,9 +325,9 @@ class GoingBack(Natively):
         self.last: CallSite | None = None
         self._until = until
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of an op of the table."""
-        return self._watched(super().native(door, frame, why, args, kwargs))
+        return self._watched(super().native(entry_point, frame, why, args, kwargs))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One of an op without reference."""
@@ -353,13 +365,13 @@ def _alike(result: torch.Tensor, native: torch.Tensor) -> bool:
     return alike and torch.allclose(result, native, digits, digits, equal_nan=True)
 
 
-def _draws(door: EntryPoint, values: tuple[Any, ...]) -> bool:
-    return door.op.random is not None and bool(door.op.random(*values))
+def _draws(entry_point: EntryPoint, values: tuple[Any, ...]) -> bool:
+    return entry_point.op.random is not None and bool(entry_point.op.random(*values))
 
 
-def survivable(door: EntryPoint, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
+def survivable(entry_point: EntryPoint, values: tuple[Any, ...], args: Any, kwargs: Any) -> tuple[Any, Any]:
     """The arguments of a native call; an operand wants a gradient if Paddle's backward would end the process without it."""
-    operand: Any = None if door.op.limits.wanting is None else values[door.op.limits.wanting]
+    operand: Any = None if entry_point.op.limits.wanting is None else values[entry_point.op.limits.wanting]
     backward = any(type(value) in TENSOR_TYPES and not value.stop_gradient for value in values)
     if type(operand) not in TENSOR_TYPES or not operand.stop_gradient or not backward:
         return args, kwargs
@@ -374,7 +386,7 @@ _PLAIN = ReferenceOptions()
 
 def opened(plan: Substituting, *, ops: Iterable[str] | None = None, layout: str = "contiguous") -> Mode:
     """A mode in which the plan answers all ops, or these; ``layout``: of Linear weights."""
-    enabled, _ = selection(_PLAIN if ops is None else ReferenceOptions(ops=ops), door="reference")
+    enabled, _ = selection(_PLAIN if ops is None else ReferenceOptions(ops=ops), opener="reference")
     return Mode(Run("torch", layout), enabled, None, plan, ModeOptions(to_static="eager"))
 
 

@@ -186,20 +186,22 @@ class Choosing(Substituting):
         self._number: Counter[Place] = Counter()
         self.units: dict[Key, Unit] = {}
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """As in reference mode, for the chosen calls; calls that only move values are always chosen."""
-        if door.op.exact:
-            return super().call(door, frame, values, args, kwargs)
-        place = door.op.name, layer_path(), call_site()
+        if entry_point.op.exact:
+            return super().call(entry_point, frame, values, args, kwargs)
+        place = entry_point.op.name, layer_path(), call_site()
         number = self._number[place]
         self._number[place] += 1
         key: Key = {"ops": place[:1], "layers": place[1:2], "calls": (*place, number)}[self._over]
         if key in self._native:
             raise StayNative(FILTERED)
         try:
-            result = super().call(door, frame, values, args, kwargs)
+            result = super().call(entry_point, frame, values, args, kwargs)
         finally:
-            frame.quick.pop(door, None)  # else the next call would not pass here
+            frame.quick.pop(entry_point, None)  # else the next call would not pass here
         self._met(key, place, number)
         return result
 

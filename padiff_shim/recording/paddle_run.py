@@ -150,31 +150,39 @@ class Observing:
         inner = below()
         return inner is not None and bool(inner.plan.draws)
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """As below, with operands and results recorded."""
-        self._takes(door.op.name, dict(zip(door.names, values)))
+        self._takes(entry_point.op.name, dict(zip(entry_point.names, values)))
         inner = below()
-        draws = door.op.random is not None and bool(door.op.random(*values))
-        reads = None if door.op.exact else self._reads(zip(door.names, values), draws=draws)
+        draws = entry_point.op.random is not None and bool(entry_point.op.random(*values))
+        reads = None if entry_point.op.exact else self._reads(zip(entry_point.names, values), draws=draws)
         if inner is None:
-            return self._noted(door, door.native(*args, **kwargs), reads)
+            return self._noted(entry_point, entry_point.native(*args, **kwargs), reads)
         if inner.idle:
-            call = inner.plan.exact(door.op.name, door.original, args, kwargs) if door.op.exact else door.original(*args, **kwargs)
-            return self._noted(door, call, reads)
-        quick = inner.quick.get(door)
+            call = (
+                inner.plan.exact(entry_point.op.name, entry_point.original, args, kwargs)
+                if entry_point.op.exact
+                else entry_point.original(*args, **kwargs)
+            )
+            return self._noted(entry_point, call, reads)
+        quick = inner.quick.get(entry_point)
         if quick is None or inner.layers is not None:
-            gate(inner, door.op.name)
+            gate(inner, entry_point.op.name)
         result = None if quick is None else quick(inner, values)
-        return self._noted(door, inner.plan.call(door, inner, values, args, kwargs) if result is None else result, reads)
+        return self._noted(
+            entry_point, inner.plan.call(entry_point, inner, values, args, kwargs) if result is None else result, reads
+        )
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel."""
-        self._takes(door.op.name, (*args, *kwargs.values()))
-        reads = None if door.op.exact else self._reads(_placed(args, kwargs))
+        self._takes(entry_point.op.name, (*args, *kwargs.values()))
+        reads = None if entry_point.op.exact else self._reads(_placed(args, kwargs))
         inner = below()
-        stood = None if reads is None or door.op.random is None else _generators()
-        result = door.native(*args, **kwargs) if inner is None else inner.plan.native(door, inner, why, args, kwargs)
-        return self._noted(door, result, _with_draws(reads, stood))
+        stood = None if reads is None or entry_point.op.random is None else _generators()
+        result = entry_point.native(*args, **kwargs) if inner is None else inner.plan.native(entry_point, inner, why, args, kwargs)
+        return self._noted(entry_point, result, _with_draws(reads, stood))
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An op that the table lacks."""
@@ -323,9 +331,9 @@ class Observing:
         with paused():
             return {**self._writer.reads(arguments), **more}
 
-    def _noted(self, door: EntryPoint, result: Any, reads: JsonTable | None) -> Any:
-        if not door.op.exact:
-            self._note(door.op.name, door.entry.target, _written(result, door.op.unwritten_places), reads)
+    def _noted(self, entry_point: EntryPoint, result: Any, reads: JsonTable | None) -> Any:
+        if not entry_point.op.exact:
+            self._note(entry_point.op.name, entry_point.entry.target, _written(result, entry_point.op.unwritten_places), reads)
         self._writer.own.add(result)
         return result
 

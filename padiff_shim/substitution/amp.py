@@ -25,28 +25,28 @@ _NAMES = {PADDLE_DTYPES[name]: name for name in ("float16", "bfloat16", "float32
 _Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def parted(door: EntryPoint, values: Sequence[Any]) -> Any:
+def parted(entry_point: EntryPoint, values: Sequence[Any]) -> Any:
     """The result of a call whose parts have casts of their own, or None: it is computed as a whole.
 
     Raises:
         StayNative: Paddle's own function in Python makes the parts.
     """
-    op = door.op
+    op = entry_point.op
     if op.name == "linear":
-        if values[2] is None or listed(door, values) == "linear_v2":
+        if values[2] is None or listed(entry_point, values) == "linear_v2":
             return None
         return paddle.add(paddle.nn.functional.linear(values[0], values[1]), values[2])  # its bias is added by an op of its own
-    if door.python and op.random is None and not _whole(door, values):
+    if entry_point.python and op.random is None and not _whole(entry_point, values):
         raise StayNative(PARTS)
     return None
 
 
-def _whole(door: EntryPoint, values: Sequence[Any]) -> bool:
+def _whole(entry_point: EntryPoint, values: Sequence[Any]) -> bool:
     """Whether all parts of a function in Python compute in the dtype that autocast gives the whole."""
     tracer = grad_tracer()
     white, black = tracer._get_amp_op_list()
-    name = listed(door, values)
-    if door.op.products and name in white:
+    name = listed(entry_point, values)
+    if entry_point.op.products and name in white:
         return False  # which casts its bias, say, by itself
     if autocast.spreads(tracer) or name in black:
         return True  # all parts are cast alike

@@ -66,26 +66,33 @@ BY_DEFINITION = '; definitions="torch" computes that'  # behind a remark on an o
 class Substitution:
     """The answer to the calls of one entry point: Torch's kernel."""
 
-    def __init__(self, door: EntryPoint) -> None:
-        self.door, self.op, self.entry, self.transposed = door, door.op, door.entry, door.transposed
-        self.writes = {position: door.names.index(name) for position, name in door.op.writes.items()}
-        self.unset = {door.op.results.index(result): door.op.unset[result] for result in door.op.unset}
-        self.unread = frozenset(door.names.index(name) for name in door.op.unread)
+    def __init__(self, entry_point: EntryPoint) -> None:
+        self.entry_point, self.op, self.entry, self.transposed = (
+            entry_point,
+            entry_point.op,
+            entry_point.entry,
+            entry_point.transposed,
+        )
+        self.writes = {position: entry_point.names.index(name) for position, name in entry_point.op.writes.items()}
+        self.unset = {entry_point.op.results.index(result): entry_point.op.unset[result] for result in entry_point.op.unset}
+        self.unread = frozenset(entry_point.names.index(name) for name in entry_point.op.unread)
         self.apart = not (self.op.gradient or self.entry.inplace)
         self.with_mask = self.entry.with_mask and not IS_3
-        self.as_result = moved_result if door.op.exact else new_result
-        self.moves = door.op.exact and not door.op.copies_result  # what comes out may be a view of Torch's, where Paddle copies
+        self.as_result = moved_result if entry_point.op.exact else new_result
+        self.moves = (
+            entry_point.op.exact and not entry_point.op.copies_result
+        )  # what comes out may be a view of Torch's, where Paddle copies
         self.single = not (self.writes or self.entry.returns_list or self.with_mask)  # one tensor comes out, and nothing is written
         self.keeping: dict[int, bool] = {}  # operand that lies strided -> whether Paddle keeps it itself: see keeps_itself
         self.quick = shortcut(self)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Bridge and compute one bound call; with gradients wanted, on the tape. Counted where Paddle has no kernel for it."""
-        prepared = prepare(self.door, frame, values, args, kwargs)
+        prepared = prepare(self.entry_point, frame, values, args, kwargs)
         inputs, casts = prepared.inputs, prepared.casts
         if self.entry.inplace and inputs.needs and islands.refuses_writes(inputs.paddle[0]):
             raise StayNative(reasons.LEAF)
-        lacks = "" if casts.region else self.door.rules.ask((inputs, casts.targets, values, args, kwargs))
+        lacks = "" if casts.region else self.entry_point.rules.ask((inputs, casts.targets, values, args, kwargs))
         if lacks and not frame.plan.lends:
             raise StayNative(reasons.NO_KERNEL, dtype=lacks)
         result = self.computed(frame, values, prepared)
@@ -99,7 +106,7 @@ class Substitution:
         self.tell(frame, (*inputs.torch, *attributes))
 
         def run(*tensors: Any) -> Any:
-            return casts.run(self.door, tensors, attributes)
+            return casts.run(self.entry_point, tensors, attributes)
 
         with stream_of(device_of(inputs.torch)):
             if not inputs.needs or self.apart:
@@ -120,7 +127,7 @@ class Substitution:
 
     def tell(self, frame: Frame, arguments: Sequence[Any]) -> None:
         """A remark in the run where Torch's definition gives the formula's arguments another value."""
-        self.door.tell(frame, arguments, BY_DEFINITION if self.op.definition else "")
+        self.entry_point.tell(frame, arguments, BY_DEFINITION if self.op.definition else "")
 
     @torch.enable_grad()  # within a backward torch's are off, and a replay there has gradients of its own
     def on_tape(self, frame: Frame, tensors: Sequence[Any], sides: Sequence[Any], settings: Any, run: Callable[..., Any]) -> Any:
@@ -138,7 +145,7 @@ class Substitution:
                     return new_result(out_tensor, operands)
                 result = result_beside(result_with_gradient, out_tensor, operands)
                 if (
-                    self.door.python and not out_tensor.is_floating_point()
+                    self.entry_point.python and not out_tensor.is_floating_point()
                 ):  # of indices Paddle's Python functions say that none is wanted
                     result.stop_gradient = True
                 return result
@@ -187,7 +194,7 @@ class Substitution:
         """Whether Paddle keeps a copy of an operand that lies strided."""
         known = self.keeping.get(index)
         if known is None:
-            known = keeps_itself(self.door, values, index)
+            known = keeps_itself(self.entry_point, values, index)
             if known is not None:
                 self.keeping[index] = known
         return known is False
@@ -203,7 +210,7 @@ class Substitution:
     def _reads(self, settings: Sequence[Any], sides: Sequence[Any], run: Callable[..., Any]) -> Reads:
         if self.op.by_layout:
             settings = (*settings, *[(side.shape, side.stride()) for side in sides if isinstance(side, torch.Tensor)])
-        return reads(self.door.reads, settings, sides, run)
+        return reads(self.entry_point.reads, settings, sides, run)
 
     def answer(
         self,
@@ -247,7 +254,7 @@ class Substitution:
     ) -> Any:
         """A result that Paddle's kernel leaves unset."""
         name = self.unset[position]
-        shape = tensors[self.door.names.index(name)].shape if name else [0]
+        shape = tensors[self.entry_point.names.index(name)].shape if name else [0]
         result = hand_over(side.new_empty(shape))
         result = result if result_with_gradient is None else gradientless(result, result_with_gradient)
         result._clear_data()
@@ -371,27 +378,27 @@ def _computed(frame: Frame, side: torch.Tensor) -> torch.Tensor:
 # on with the old values; where the operand itself is kept, the backward raises.
 
 
-def keeps_itself(door: EntryPoint, values: Sequence[Any], index: int) -> bool | None:
+def keeps_itself(entry_point: EntryPoint, values: Sequence[Any], index: int) -> bool | None:
     """Whether Paddle keeps operand ``index`` of a call itself; learnt by making the call again, with copies of what it writes into.
 
     True as well of calls that cannot be made once more, so that a backward that reads what was written raises. None if it cannot be
     seen now. ``values``: the bound call, as Paddle's own tensors.
     """
-    op = door.op
-    if op.random or op.operands or door.entry.arrange is not None or not has_kernel(op) or not values[index].data_ptr():
+    op = entry_point.op
+    if op.random or op.operands or entry_point.entry.arrange is not None or not has_kernel(op) or not values[index].data_ptr():
         return True
     operand = values[index].detach()
     saved: list[Any] = []
     operand.stop_gradient = False
-    own = [operand if place == index else _apart(value, place in door.overwritten) for place, value in enumerate(values)]
-    args = spelled(door.entry, dict(zip(door.names, own)), door.names)
+    own = [operand if place == index else _apart(value, place in entry_point.overwritten) for place, value in enumerate(values)]
+    args = spelled(entry_point.entry, dict(zip(entry_point.names, own)), entry_point.names)
     with paused(), paddle.enable_grad():
         try:
             core.eager.register_saved_tensors_hooks(saved.append, never_unpacked)
         except ValueError:  # the program's own are set
             return None
         try:
-            door.native(*args)
+            entry_point.native(*args)
         except Exception as error:
             let_pass(error)
             return True
@@ -600,24 +607,24 @@ def _own(text: str, i: int) -> str:
 
 def shortcut(substitution: Substitution) -> Quick | None:
     """A function from the bound values to the result, or None where it does not apply; None if the op never qualifies."""
-    door, op = substitution.door, substitution.op
-    if op.operands or door.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.probes):
+    entry_point, op = substitution.entry_point, substitution.op
+    if op.operands or entry_point.entry.inplace or not op.tensors or not op.gradient or (op.differs is not None and op.probes):
         return None
     form = _ShortcutForm(
         operands=op.tensors,
-        attributes=len(door.names) - op.tensors,
-        transposed=door.transposed,
-        dtype_at=door.dtype_at,
+        attributes=len(entry_point.names) - op.tensors,
+        transposed=entry_point.transposed,
+        dtype_at=entry_point.dtype_at,
         single=substitution.single,
         moves=substitution.moves,
-        integers=op.integer_places if door.without_integers else frozenset(),
+        integers=op.integer_places if entry_point.without_integers else frozenset(),
     )
     rules: set[tuple[Any, ...]] = set()  # kinds of operands that need no cast
     taken: set[tuple[Any, ...]] = set()  # kinds of calls that Paddle takes and has a kernel for, of which the rule is known
     lacking: dict[tuple[Any, ...], str] = {}  # the same where it has none: the dtype
 
     def known(kinds: tuple[Any, ...]) -> bool:
-        if kinds not in door.rules.plain or any(isinstance(kind, type) and kind not in _PLAIN for kind in kinds):
+        if kinds not in entry_point.rules.plain or any(isinstance(kind, type) and kind not in _PLAIN for kind in kinds):
             return False
         rules.add(kinds)
         return True
@@ -627,7 +634,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
         if kind in lacking:
             return lacking[kind]
         kinds = kind[: op.tensors]
-        lacks = door.rules.taken(values) if kinds in rules or known(kinds) else None
+        lacks = entry_point.rules.taken(values) if kinds in rules or known(kinds) else None
         if lacks is None:
             return None
         make_room(taken)
@@ -642,7 +649,7 @@ def shortcut(substitution: Substitution) -> Quick | None:
     def ready(kind: tuple[Any, ...], values: tuple[Any, ...]) -> bool:
         kinds, wanting = kind[: op.tensors], kind[op.tensors : 2 * op.tensors]
         floats = all(dtype in _TORCH_FLOATS for dtype, wanted in zip(kinds, wanting) if wanted)
-        return floats and (kinds in rules or known(kinds)) and door.rules.taken(values) is not None
+        return floats and (kinds in rules or known(kinds)) and entry_point.rules.taken(values) is not None
 
     # Kinds of calls -> whether a backward reads each operand, and the result; the dtype that Paddle has no kernel of, or "".
     learnt: dict[Any, tuple[bool | str, ...]] = {}
@@ -713,7 +720,7 @@ def _learning(substitution: Substitution, learnt: dict[Any, Any]) -> Callable[..
 
     def unknown(frame: Frame, values: tuple[Any, ...], sides: Sequence[Any], kind: tuple[Any, ...]) -> Any:
         rest = values[count:]
-        lacks = substitution.door.rules.taken(values) or ""
+        lacks = substitution.entry_point.rules.taken(values) or ""
         if lacks and not frame.plan.lends:
             return None
         try:
@@ -750,11 +757,11 @@ class Drawing:
 
     quick = None  # there is no shorter way
 
-    def __init__(self, door: EntryPoint) -> None:
-        self.name, self.reference = door.op.name, door.op.reference
-        self.fills = door.entry.fills
-        self.redirects = door.names[-1] == "out"  # the formula does not get that one
-        self.names = door.names[: len(door.names) - self.redirects]
+    def __init__(self, entry_point: EntryPoint) -> None:
+        self.name, self.reference = entry_point.op.name, entry_point.op.reference
+        self.fills = entry_point.entry.fills
+        self.redirects = entry_point.names[-1] == "out"  # the formula does not get that one
+        self.names = entry_point.names[: len(entry_point.names) - self.redirects]
         self.readers = readers(self.names)
 
     def execute(self, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -59,73 +59,81 @@ class Substituting:
         self.definition = definition  # of optimizers and clippers, where Paddle's and Torch's differ
         self.updating = Updating(definition, self._count_native)
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Torch's kernel, counted."""
         tracer = grad_tracer()
-        may_cast = tracer is not None and tracer._amp_dtype != "float32" and self.autocasts == "paddle" and door.op.leading
+        may_cast = tracer is not None and tracer._amp_dtype != "float32" and self.autocasts == "paddle" and entry_point.op.leading
         if may_cast and autocast.active(tracer):
-            result = amp.parted(door, values)
+            result = amp.parted(entry_point, values)
             if result is not None:
                 return result
-        behind = door.torchs if self.torchs and door.op.name in self.torchs else door
+        behind = entry_point.torchs if self.torchs and entry_point.op.name in self.torchs else entry_point
         substitution = behind.substitution
         if substitution is None:
-            substitution = behind.substitution = Substitution(behind) if door.op.leading else Drawing(door)
+            substitution = behind.substitution = Substitution(behind) if entry_point.op.leading else Drawing(entry_point)
         quick = substitution.quick
-        if quick is not None and door not in frame.quick:  # else the entry point has tried it
-            if self.hurries and door.op.random is None and not door.op.integer:
-                frame.quick[door] = quick
+        if quick is not None and entry_point not in frame.quick:  # else the entry point has tried it
+            if self.hurries and entry_point.op.random is None and not entry_point.op.integer:
+                frame.quick[entry_point] = quick
             result = quick(frame, values)
             if result is not None:
-                return _noted(door, frame, result)
+                return _noted(entry_point, frame, result)
         result = substitution.execute(frame, values, args, kwargs)
-        frame.tally.substituted[door.op.name] += 1
-        return _noted(door, frame, result)
+        frame.tally.substituted[entry_point.op.name] += 1
+        return _noted(entry_point, frame, result)
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel, on the tape as an island, counted with the reason."""
-        if autocast.HERE.on and self.autocasts and not door.entry.inplace:
-            if why.why is TORCH_RAISED and (autocast.spreads(grad_tracer()) or not door.python):
+        if autocast.HERE.on and self.autocasts and not entry_point.entry.inplace:
+            if why.why is TORCH_RAISED and (autocast.spreads(grad_tracer()) or not entry_point.python):
                 with contextlib.suppress(StayNative), autocast.autocast_off():
                     upcast = amp.in_float32(args, kwargs)  # on Torch's kernel, if 16 bits were what it refused
-                    return self.call(door, frame, door.bind(*upcast), *upcast)
-            if door.python:
-                return door.original(*args, **kwargs)  # its parts are seen, each with casts of its own
-            name = door.op.amp[0] or door.op.name
-            return amp.recast(name, functools.partial(self._on_paddle, door, frame, why), args, kwargs)
-        return self._on_paddle(door, frame, why, args, kwargs)
+                    return self.call(entry_point, frame, entry_point.bind(*upcast), *upcast)
+            if entry_point.python:
+                return entry_point.original(*args, **kwargs)  # its parts are seen, each with casts of its own
+            name = entry_point.op.amp[0] or entry_point.op.name
+            return amp.recast(name, functools.partial(self._on_paddle, entry_point, frame, why), args, kwargs)
+        return self._on_paddle(entry_point, frame, why, args, kwargs)
 
-    def _on_paddle(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _on_paddle(
+        self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if why.why is STATIC or grad_tracer() is None:
-            return door.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
-        if door.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
-            return door.original(*args, **kwargs) if door.entry.inplace else self.exact(door.op.name, door.original, args, kwargs)
-        if self.lends and why.why in (INDEPENDENT, TORCH_RAISED) and door.rules.taken(door.bind(args, kwargs)):
+            return entry_point.original(*args, **kwargs)  # a graph is being traced: nothing is computed here
+        if entry_point.op.exact and (why.exact or why.why is FORKED):  # what moves values loses nothing on Paddle's kernel
+            return (
+                entry_point.original(*args, **kwargs)
+                if entry_point.entry.inplace
+                else self.exact(entry_point.op.name, entry_point.original, args, kwargs)
+            )
+        if self.lends and why.why in (INDEPENDENT, TORCH_RAISED) and entry_point.rules.taken(entry_point.bind(args, kwargs)):
             if why.why is INDEPENDENT:
-                return self._without_gradient(door, frame, args, kwargs)
-            if door.python:  # Torch has none for the whole function; the ops that it is made of are seen one by one
-                return door.original(*args, **kwargs)
-        paddle = door.native
-        if door.entry.inplace and len(door.op.results) == 1 and door.op.name != "cast":
-            make: Callable[..., Any] = functools.partial(_write_natively, door.op.name, 0, paddle)
-        elif door.entry.inplace:
+                return self._without_gradient(entry_point, frame, args, kwargs)
+            if entry_point.python:  # Torch has none for the whole function; the ops that it is made of are seen one by one
+                return entry_point.original(*args, **kwargs)
+        paddle = entry_point.native
+        if entry_point.entry.inplace and len(entry_point.op.results) == 1 and entry_point.op.name != "cast":
+            make: Callable[..., Any] = functools.partial(_write_natively, entry_point.op.name, 0, paddle)
+        elif entry_point.entry.inplace:
             make = paddle
         else:
-            make = functools.partial(_native, door.op.name, paddle)
+            make = functools.partial(_native, entry_point.op.name, paddle)
         if why.why in RAISED and self.lends:
-            result = moves.call_in_float32(door.op.name, make, args, kwargs, 0 if door.entry.inplace else None)
+            result = moves.call_in_float32(entry_point.op.name, make, args, kwargs, 0 if entry_point.entry.inplace else None)
         else:
             result = make(*args, **kwargs)
-        self._count(frame, door.op.name, door.entry.target, why.reason, exact=why.exact or door.op.exact)
+        self._count(frame, entry_point.op.name, entry_point.entry.target, why.reason, exact=why.exact or entry_point.op.exact)
         return result
 
-    def _without_gradient(self, door: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _without_gradient(self, entry_point: EntryPoint, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call that has no gradient, though an operand wants one, and that Paddle has no kernel for."""
         tracer = grad_tracer()
         recorded = tracer._has_grad
         try:
             tracer._has_grad = False
-            return self.call(door, frame, door.bind(args, kwargs), args, kwargs)
+            return self.call(entry_point, frame, entry_point.bind(args, kwargs), args, kwargs)
         finally:
             tracer._has_grad = recorded
 
@@ -299,10 +307,10 @@ def _native(name: str, original: Callable[..., Any], /, *args: Any, **kwargs: An
     return islands.native(name, original, args, kwargs)
 
 
-def _noted(door: EntryPoint, frame: Frame, result: Any) -> Any:
+def _noted(entry_point: EntryPoint, frame: Frame, result: Any) -> Any:
     """The result of a substituted call; one of integers is counted as no float call."""
-    if door.op.integer and result.dtype not in FLOATS:
-        frame.tally.integers[door.op.name] += 1
+    if entry_point.op.integer and result.dtype not in FLOATS:
+        frame.tally.integers[entry_point.op.name] += 1
     return result
 
 
@@ -333,15 +341,17 @@ class Profiled(Substituting):
 
     tracks_layers, hurries, looks = True, False, math.inf
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Torch's kernel."""
-        with _measured(frame, REFERENCE, door.op.name):
-            return super().call(door, frame, values, args, kwargs)
+        with _measured(frame, REFERENCE, entry_point.op.name):
+            return super().call(entry_point, frame, values, args, kwargs)
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Paddle's kernel; where nothing is rounded it is no float call."""
-        with _measured(frame, NATIVE if rounds(why.reason) else MOVES, door.op.name):
-            return super().native(door, frame, why, args, kwargs)
+        with _measured(frame, NATIVE if rounds(why.reason) else MOVES, entry_point.op.name):
+            return super().native(entry_point, frame, why, args, kwargs)
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for an op without reference."""

@@ -303,7 +303,7 @@ def op(
     inplace: bool = False,
     numbers: tuple[str, ...] = (),
     legacy: bool | str | Sequence[str] = False,
-    doors: tuple[Entry, ...] = (),
+    more_entries: tuple[Entry, ...] = (),
     amp: str | tuple[str, str] = "",
     **fields: Any,
 ) -> Callable[[Formula], Op]:
@@ -316,14 +316,14 @@ def op(
     Args:
         params: the signature, ``"x|input axis|dim=-1"``: aliases after ``|``, defaults after ``=``. The tensors come first.
         name: the op's name, if it is not the formula's.
-        c: the entry point ``paddle._C_ops.<name>`` with these parameters. False for an op that has other ``doors`` only.
+        c: the entry point ``paddle._C_ops.<name>`` with these parameters. False for an op that has other ``more_entries`` only.
         python: in its place, a Python function of Paddle with these parameters, by its full name.
         inplace: also ``paddle._C_ops.<name>_``, and ``<legacy name>_``, which write the result into their first tensor.
         numbers: parameters that are Python numbers at these entry points; a tensor there stays native.
         legacy: entry points of ``paddle._legacy_C_ops``. True: the same name and parameters. Else strings (one or several): another
             name, ``"matmul_v2"``, or name and signature, ``"reduce_sum: x axis|dim=[0] keep_dim=False"``, in which the last alias
             is the attribute's name there. Positional are the leading parameters without default, or those before a ``*``.
-        doors: more entry points, see :func:`c_op`, :func:`operator`, :func:`function`, :func:`method`, :func:`legacy_op`.
+        more_entries: more entry points, see :func:`c_op`, :func:`operator`, :func:`function`, :func:`method`, :func:`legacy_op`.
         amp: the name (Paddle's legacy one) under which autocast lists the op; a pair if it is another beside a Python number.
             If left out: the first legacy entry point's, or the op's.
         fields: those of :class:`Op`.
@@ -348,7 +348,7 @@ def op(
         forms = [called] if legacy is True else [legacy] if isinstance(legacy, str) else list(legacy or ())
         entries = [function(python, params)] if python else [c_op(called, params, numbers=numbers)] if c else []
         old = [_legacy(form, params, tensors, numbers) for form in forms]
-        entries += [*doors, *old]
+        entries += [*more_entries, *old]
         if inplace:
             entries += [
                 Entry(f"{entry.target}_", entry.params, inplace=True, numbers=entry.numbers, pairs=entry.pairs)

@@ -58,7 +58,7 @@ def test_doors_beside_the_common_one():
         name="power",
         tensors=2,
         numbers=("y",),
-        doors=(operator("pow"), operator("rpow", "y x")),
+        more_entries=(operator("pow"), operator("rpow", "y x")),
         legacy=("elementwise_pow: x y axis=-1", "pow: x y|factor=1.0", "three: x * y axis=0"),
     )(torch.pow)
     assert doors(op_)["_C_ops.power"].numbers == ("y",)
@@ -73,7 +73,7 @@ def test_doors_beside_the_common_one():
 
 
 def test_a_function_without_a_c_op():
-    op_ = op("x", c=False, doors=(Entry("paddle.nn.functional.f", "x"),), amp=("a", "b"))(torch.expm1)
+    op_ = op("x", c=False, more_entries=(Entry("paddle.nn.functional.f", "x"),), amp=("a", "b"))(torch.expm1)
     assert list(doors(op_)) == ["nn.functional.f"]
     assert (op_.name, op_.amp) == ("expm1", ("a", "b"))
 

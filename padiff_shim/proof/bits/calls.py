@@ -187,16 +187,20 @@ class NotesCalls:
         self.recorder.note(op, *read, result)
         return result
 
-    def call(self, door: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(
+        self, entry_point: EntryPoint, frame: Frame, values: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """An op of the table."""
         frame.quick.clear()
-        make = functools.partial(self._plan().call, door, frame)
-        return self._noted(door.op.name, lambda values, *_: list(zip(door.names, values)), make, values, args, kwargs)
+        make = functools.partial(self._plan().call, entry_point, frame)
+        return self._noted(entry_point.op.name, lambda values, *_: list(zip(entry_point.names, values)), make, values, args, kwargs)
 
-    def native(self, door: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def native(self, entry_point: EntryPoint, frame: Frame, why: StayNative, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One that stays on Paddle's kernel."""
-        make = functools.partial(self._plan().native, door, frame, why)
-        return self._noted(door.op.name, lambda *parts: list(zip(door.names, door.bind(*parts))), make, args, kwargs)
+        make = functools.partial(self._plan().native, entry_point, frame, why)
+        return self._noted(
+            entry_point.op.name, lambda *parts: list(zip(entry_point.names, entry_point.bind(*parts))), make, args, kwargs
+        )
 
     def unlisted(self, other: Unlisted, frame: Frame, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One without an entry."""
