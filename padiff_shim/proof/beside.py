@@ -169,7 +169,8 @@ def _changed(file: str, statement: ast.stmt, twin: ast.stmt, chosen: Mapping[ast
     shown = [", ".join(map("".join, zip(words, texts))) for texts in (map(ast.unparse, chosen), chosen.values())]
     rewrite = Rewrite(file, frozenset(itertools.chain(*edits)))
     called = all(getattr(place.parent, "func", None) is place.node for place in places)
-    cause = Cause.OTHER_OP if called else _cause(chosen)
+    layers = all(text.startswith("self.") for text in chosen.values())  # whose weights another call reads
+    cause = Cause.OTHER_OP if called and not layers else _cause(chosen)
     return Otherwise(shown[0], shown[1], statement.lineno, twin.lineno, rewrite, cause)
 
 

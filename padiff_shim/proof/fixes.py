@@ -303,16 +303,26 @@ def remade(model: paddle.nn.Layer, change: Remade) -> Iterator[int]:
 def rewritten(model: paddle.nn.Layer, change: Patch, functions: Sequence[FunctionType]) -> Iterator[int]:
     """Within it a model runs as if a file of its ``functions`` held other lines; how many functions are others then.
 
-    Where these lines make layers, a model is made anew as they are and with the others, and holds what differs.
+    Where these lines make layers, a model is made anew as they are and with the others, and holds what differs; a large one is not.
     """
     around = [node for node in nodes_of(change.file) if isinstance(node, ast.FunctionDef)]
     names = {node.name for node in around if node.lineno <= change.line <= (node.end_lineno or 0)}
     sources = {change.file: change.apply("".join(linecache.getlines(change.file)))}
-    known = [] if "forward" in names else list(_made_anew(model))
+    makes = not names.isdisjoint(_makers(around)) and sum(parameter.size for parameter in model.parameters()) <= _MOST_MADE
+    known = list(_made_anew(model)) if makes else []
     with in_place(sources, functions) as changed:
         held = [_unlike(layer, plain, _made_as_known(layer, {})) for layer, plain in known] if changed else []
         with _holding(itertools.chain(*held)):
             yield changed if any(held) or "__init__" not in names else 0
+
+
+_MOST_MADE = 10**8  # elements of parameters: twice as many are drawn for each change of lines that make layers
+
+
+def _makers(functions: Sequence[ast.FunctionDef]) -> set[str]:
+    """The names of constructors, and of what they call."""
+    calls = [node for each in functions if each.name == "__init__" for node in ast.walk(each) if isinstance(node, ast.Call)]
+    return {"__init__", *(ast.unparse(call.func).rpartition(".")[2] for call in calls)}
 
 
 @contextlib.contextmanager

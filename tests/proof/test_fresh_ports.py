@@ -300,7 +300,8 @@ WRONG = {
         "self.down(PF.gelu(self.up(self.norm2(x))))",
         "self.norm2(self.down(PF.gelu(self.up(x))))",
         "self.norm2(self.down(",
-        "another operand: self.up, PF.gelu, self.down, self.norm2, where the original has self.norm2, self.up, PF.gelu, self.down",
+        "an op in another place: self.up, PF.gelu, self.down, self.norm2, "
+        "where the original has self.norm2, self.up, PF.gelu, self.down",
     ),
     "diffusion: steps": (
         "/ (D // 2))",
