@@ -338,11 +338,13 @@ def _scaled_scores(call: TraceCall, trace: Trace) -> tuple[torch.Tensor | None, 
     if call.name == "baddbmm" and attributes.get("beta") == 0 and len(tensors) > 1:
         return tensors[-2] @ tensors[-1] * attributes["alpha"], attributes["alpha"]
     beside = [node for node in trace.nodes if (node.site, node.layer) == (call.site, call.layer)]
-    halves = [node for node in beside if node.name == call.name == "mul" and node.attributes == attributes]
+    factors = [node for node in beside if node.name == call.name == "mul" and node.attributes == attributes]
     softmax = next((node for node in beside if node.name.endswith("softmax") and not node.backward), None)
-    if len(halves) != 2 or softmax is None or "other" not in attributes:
+    parted = any((key.site, key.layer) == (call.site, call.layer) for key in trace.parted)
+    if softmax is None or "other" not in attributes or len(factors) != (1 if parted else 2):
         return None, 0.0
-    return softmax.operands[0].tensor.detach(), attributes["other"] ** 2  # of three axes: both factors get the scale's root
+    scores = softmax.operands[0].tensor.detach()
+    return scores, attributes["other"] ** len(factors)  # of three axes both operands of the product get the scale's root
 
 
 def _factor(expected: torch.Tensor, own: torch.Tensor) -> float | None:

@@ -248,6 +248,10 @@ WRONG = {
         "F.scaled_dot_product_attention(q, k, x)",
     ),
     "scale of scores": ("F.softmax(q @ k.transpose([0, 2, 1]) * 0.5, -1) @ x", "F.scaled_dot_product_attention(q, k, x)"),
+    "scale of scores in heads": (
+        "self.q((F.softmax(paddle.matmul(q.unsqueeze(1), k.unsqueeze(1), transpose_y=True), -1) @ k.unsqueeze(1)).squeeze(1))",
+        "self.q(F.scaled_dot_product_attention(q.unsqueeze(1), k.unsqueeze(1), k.unsqueeze(1)).squeeze(1))",
+    ),
     "scale of queries": ("F.softmax((q * 0.5) @ k.transpose([0, 2, 1]), -1) @ x", "F.scaled_dot_product_attention(q, k, x)"),
     "times for over": ("q * 0.5", "q / math.sqrt(8)"),
     "scores turned": ("F.softmax(k @ q.transpose([0, 2, 1]), -1) @ x", "torch.softmax(q @ k.mT, -1) @ x"),
