@@ -236,7 +236,7 @@ class Proof(ProofAnswer):
         ...         return x / 3
         >>> bits = padiff_shim.prove(Port(), Original(), numpy.arange(8.0)).bits()
         >>> bool(bits), bits.mended, [(origin.name, origin.change) for origin in bits.origins]
-        (False, True, [('division by a number', 'x / c')])
+        (False, True, [('div against mul', 'x1 / 3')])
         """
         if not same_mathematics(self):
             return Bitwise(self, comparable=False)
