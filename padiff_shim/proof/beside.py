@@ -55,7 +55,7 @@ class _Side(NamedTuple):
         return parameters_of(resolved(called, self.names) or getattr(paddle.Tensor, getattr(called, "attr", ""), None))
 
     def torchs_parameters(self, called: ast.expr) -> list[str]:
-        """Those of Torch's function, or method of one form, in Paddle's words; none where they are not known."""
+        """Those of Torch's function, or of its method if that has one form; none where they are not known."""
         names = parameters_of(resolved(called, self.names))
         overloads = getattr(torch.ops.aten, getattr(called, "attr", ""), None)
         known = getattr(overloads, "overloads", None)  # none of a name that all objects of Torch's have
@@ -95,8 +95,9 @@ def otherwise(port: CallSite, original: CallSite, also: Collection[CallSite] = (
     pairs += [pair for pair in common if pair[0] in near] + common
     sides = _Side.of(port.file), _Side.of(original.file)
     for first, second in dict.fromkeys(pairs):
-        wanted = first.endswith(".__init__") or not makers
-        if wanted and own[first] is not other[second]:  # not both programs call it
+        if makers and not first.endswith(".__init__"):
+            continue
+        if own[first] is not other[second]:  # not both programs call it
             yield from _of_functions(port.file, own[first], other[second], sides, lines)
 
 

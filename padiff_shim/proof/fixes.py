@@ -501,8 +501,8 @@ def _of_a_library(made: type) -> bool:
 def _assignment(function: FunctionType, attribute: str, made: type, *, alone: bool) -> int:
     """The line that makes the layer which a method sets as ``self.attribute`` (``alone``), or a layer of that one; 0: none.
 
-    The only call of the class in what is assigned makes it; where none does, the only one in the function that is called there, or
-    in the file. Else the line is that of the assignment (``norm_layer(dim)``), if that may make the layer.
+    The only call of the class in what is assigned makes it; where there is none, the only call in the function that is called
+    there, or in the file. Else the line is that of the assignment (``norm_layer(dim)``), if that may make the layer.
     """
     file = inspect.unwrap(function).__code__.co_filename
     for value in _values_of(nodes_of_function(function), attribute):

@@ -321,9 +321,12 @@ def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReaso
             calls = [call.reads for other in step if (call := (other.a, other.b)[1 - known]) is not None and call.reads is not None]
             numbers = {abs(float(text)) for reads in calls for text in reads.arguments.values() if _NUMBER.fullmatch(text)}
             own = entropies[1 - known]
-            ways = [((own - plain) / (uniform - plain), 1.0)] if uniform != plain else []
-            ways += [((own - (1 - share) * plain) / uniform, 0.0)] if uniform else []
-            ways = [(other, sum_ or 1 - share + other) for other, sum_ in ways]
+            ways = (
+                [((own - plain) / (uniform - plain), 1.0)] if uniform != plain else []
+            )  # its share, and what both parts add up to
+            if uniform:
+                other = (own - (1 - share) * plain) / uniform
+                ways.append((other, 1 - share + other))
             by_calls = [way for way in ways if any(abs(way[0] - number) <= _SMOOTHED for number in numbers)]
             shares[1 - known], total = next(iter([*by_calls, *ways]), (None, 1.0))
         a, b = shares

@@ -140,7 +140,7 @@ def layers_of_values(own: Weights, other: Weights) -> dict[str, str]:
 
 def _same_values(a: Tensor, b: Tensor) -> bool:
     norms = a.figures.get("norm", 0.0), b.figures.get("norm", 0.0)
-    return sorted(a.shape) == sorted(b.shape) and abs(norms[0] - norms[1]) <= SUMS * norms[0] > 0
+    return abs(norms[0] - norms[1]) <= SUMS * norms[0] > 0 and sorted(a.shape) == sorted(b.shape)
 
 
 def _ends(name: str) -> Iterator[tuple[str, ...]]:

@@ -274,7 +274,7 @@ def _of_gradients(grid: Grid, want: Array, size: float) -> DifferenceReason | No
     flat = [part for line in grid for part in line]
     factors = {1.0, 1.0 / shares}
     if any(_close(part, want, size) for part in flat):
-        return None  # a rank has the whole one: the others' are no rest of it
+        return None  # where a rank has the whole gradient, what other ranks have is no share of it
     if not all(_close(part, line[0], size) for line in grid for part in line):
         total = np.sum(flat, axis=0)
         return _because(BACKWARD) if any(_close(total * factor, want, size) for factor in factors) else None

@@ -380,9 +380,10 @@ def read_both(a: Path, b: Path, *, renaming: bool = True) -> tuple[dict[int, Rec
     own, other = both if frameworks == ["torch", "paddle"] else both[::-1]
     if renaming:
         begun = [[next(recorded.steps(), RecordedStep(0)) for recorded in run.values()] for run in (own, other)]
-        weights = [{weight.name: weight for step in steps for weight in step.inputs if weight.tensor == WEIGHT} for steps in begun]
         known = roots(*map(shapes_of_weights, begun))
-        if not all(known.values()) or not known:  # numbers of layers may stand for other ones
+        if not all(known.values()) or not known:  # numbers of layers may stand for other layers' numbers
+            inputs = ([weight for step in steps for weight in step.inputs if weight.tensor == WEIGHT] for steps in begun)
+            weights = [{weight.name: weight for weight in run} for run in inputs]
             known = layers_of_values(*weights) or known
         for recorded in own.values():
             recorded.roots = known

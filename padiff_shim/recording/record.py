@@ -714,8 +714,8 @@ class Recording:
         if self._observer is None and error is None:
             return  # stopped inside of the block
         if self._observer is not None:
-            ends = error is None or (isinstance(error, SystemExit) and not error.code)
-            self.stop("closed" if ends else f"{kind.__name__}: {str(error)[:500]}")
+            closed = error is None or (isinstance(error, SystemExit) and not error.code)
+            self.stop("closed" if closed else f"{kind.__name__}: {str(error)[:500]}")
 
     def __del__(self) -> None:
         if not getattr(self, "_tried", True):

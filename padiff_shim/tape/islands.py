@@ -340,10 +340,10 @@ class _Island(torch.autograd.Function):
     def forward(ctx: Any, cell: IslandCall, *sides: torch.Tensor) -> Any:
         ctx.cell = cell
         ctx.set_materialize_grads(False)
-        outlets = tuple(map(as_result, cell.native_results))  # a view has the strides of the same one in Torch
+        torch_results = tuple(map(as_result, cell.native_results))  # a view has the strides of the same view in Torch
         if cell.once:
-            ctx.save_for_backward(*outlets)
-        return outlets
+            ctx.save_for_backward(*torch_results)
+        return torch_results
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
