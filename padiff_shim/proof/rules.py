@@ -21,7 +21,6 @@ from ..present.annotations import Patch
 from ..text import fields_of, joined, tr, with_fields
 from .arguments import ApiCall, Constant, Name, OtherArguments, as_read, explained_by_arguments, shown, shown_item, write
 from .arrangements import other_steps
-from .beside import Otherwise, otherwise
 from .causes import (
     FORWARD,
     WRITTEN_OTHERWISE,
@@ -55,6 +54,7 @@ from .rewrites import (
     tensor_arguments,
     transposed,
 )
+from .statements import Otherwise, otherwise
 from .trace import Key, Model, Trace, TraceCall, TraceOperand, Value
 
 Differences = list[CallDifference]

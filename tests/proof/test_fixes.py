@@ -18,10 +18,10 @@ from planting import loaded
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.dispatch.call_site import CallSite, at_line
 from padiff_shim.present.annotations import Patch
-from padiff_shim.proof.beside import otherwise
 from padiff_shim.proof.expressions import statements_of
 from padiff_shim.proof.findings import Cause
 from padiff_shim.proof.fixes import constructor
+from padiff_shim.proof.statements import otherwise
 
 
 class Original(torch.nn.Module):

@@ -17,7 +17,7 @@ from ..expressions import Rewrite, both
 from ..trace import TraceCall, Value
 from .calls import OpCall
 from .changes import MOVES, AnyChange, Candidate, Change, call_text, makers_of
-from .following import CallPlace, Swap, call_number
+from .followed_runs import CallPlace, Swap, call_number
 from .formulation import Formulation
 from .origins import OriginGroup, Partners, cause_of
 from .source import fresh_name, reading_others, text_of, uncast

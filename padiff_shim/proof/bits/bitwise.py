@@ -27,7 +27,7 @@ from ..training import place_of
 from ..updates import Recipe
 from .calls import ValueId
 from .changes import Change
-from .following import call_number, plain_layer
+from .followed_runs import call_number, plain_layer
 from .formulation import BOTH, FORWARD, GRADIENT, TRAINING
 from .origins import OriginGroup, cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow, patched

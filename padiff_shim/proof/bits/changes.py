@@ -15,7 +15,7 @@ from ...frameworks.weight_copies import same_tensor_bits
 from ...text import tr
 from ..expressions import Rewrite, both
 from .calls import CallRecorder, OpCall, ValueId
-from .following import CallPlace, Followed, Swap, as_side
+from .followed_runs import CallPlace, Followed, Swap, as_side
 from .formulation import LAYOUT, Formulation, listed, replay
 from .source import patch
 
@@ -45,7 +45,7 @@ class AnyChange:
 
     Attributes:
         formulation: what it is; its last spelling is what to write.
-        ahead, tables: see :class:`~.following.Followed`.
+        ahead, tables: see :class:`~.followed_runs.Followed`.
     """
 
     formulation: Formulation

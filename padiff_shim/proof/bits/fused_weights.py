@@ -22,7 +22,7 @@ from .. import agreement
 from ..programs import RunOutcome
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import MOVES, Candidate, Change
-from .following import CallPlace, LinkedCapture, NumberedCapture, call_number
+from .followed_runs import CallPlace, LinkedCapture, NumberedCapture, call_number
 from .formulation import GROUPING, Formulation
 from .origins import OriginGroup, labels_read
 

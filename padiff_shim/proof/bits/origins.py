@@ -22,7 +22,7 @@ from ...text import tr
 from ...trees import as_array
 from ..match import Matching, made_of, wrong_calls
 from ..trace import Key, Trace, TraceCall, Value
-from .following import NumberedCapture, call_number, plain_layer
+from .followed_runs import NumberedCapture, call_number, plain_layer
 from .formulation import BACKWARD, FUSED, GROUPING, LAYOUT, NUMBERS, ROUNDING, TRAINING
 
 Result = tuple[Key, int]  # a call of the port, and the place of its result

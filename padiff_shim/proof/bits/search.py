@@ -28,7 +28,7 @@ from ..trace import Forced, Key
 from .accumulation import cast_change, narrower_change, order_change, rows_change
 from .calls import OpCall, ValueId
 from .changes import MOVES, AnyChange, Candidate, Change, changes, layout_candidates, probed
-from .following import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
+from .followed_runs import CallPlace, Followed, LinkedCapture, NumberedCapture, call_number, layer_of
 from .formulation import Formulation
 from .fused_weights import fused_products, joined_products
 from .origins import OriginGroup, Partners, Result

@@ -17,7 +17,7 @@ from ..expressions import Rewrite, both
 from ..trace import Tables, TraceCall
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import MOVES, AnyChange
-from .following import CallPlace, as_side
+from .followed_runs import CallPlace, as_side
 from .formulation import NUMBERS, Formulation
 from .origins import OriginGroup, arranged
 from .source import Span, patch, reading

@@ -14,7 +14,7 @@ import torch
 from ..trace import TraceCall, TraceOperand, Value
 from .calls import CallRecorder, OpCall, ValueId
 from .changes import Candidate
-from .following import LinkedCapture, as_side, call_number
+from .followed_runs import LinkedCapture, as_side, call_number
 from .formulation import Formulation
 from .origins import GRADIENT_OF, OriginGroup, Partners, cause_of
 from .words import DTYPES, PRODUCTS, CallWords, Untranslatable, literal
