@@ -13,27 +13,9 @@ import torch
 from ..dispatch.call_site import CallSite
 from .arguments import ApiCall
 from .expressions import Rewrite, ValueSource, argument_node
+from .match import laid_by
 from .rewrites import tensor_arguments
 from .trace import Arranged, Step, TraceOperand, Value
-
-
-def laid_as(value: Value, tensor: torch.Tensor) -> TraceOperand:
-    """A value as a result has it, with the steps of the program that lay it out so, if some are known."""
-    for way in ((), *reversed(value.ways)):
-        laid = _laid(value.tensor, way)
-        if laid is not None and laid.shape == tensor.shape and torch.equal(laid.detach(), tensor):
-            return TraceOperand("", value, laid, way)
-    return TraceOperand("", value, tensor, ())
-
-
-def _laid(tensor: torch.Tensor | None, way: Sequence[Step]) -> torch.Tensor | None:
-    """A value's elements, laid out by some steps; None if they do not fit."""
-    try:
-        for step in way if tensor is not None else ():
-            tensor = step.applied(tensor)
-    except (RuntimeError, ValueError, IndexError):
-        return None
-    return tensor
 
 
 class OtherSteps(NamedTuple):
@@ -65,7 +47,7 @@ class OtherSteps(NamedTuple):
             api = way[self.end].api
             places += [(api, argument_node(api, "x"))] if api is not None else []
         elif reader is not None:
-            before = _laid(self.own.value.tensor, way[: self.start])
+            before = laid_by(self.own.value.tensor, way[: self.start])
             read = tensor_arguments(reader) if before is not None else ()
             places += [(reader, node) for held, tensor, node in read if _is_held(held, tensor, before)]
         maker = self.own.value.node
@@ -126,7 +108,7 @@ def other_steps(
     """
     wanted, own = arranged
     way, maker = own.way, own.value.node
-    originals, laid = ([_laid(side.value.tensor, side.way[:at]) for at in range(len(side.way) + 1)] for side in arranged)
+    originals, laid = ([laid_by(side.value.tensor, side.way[:at]) for at in range(len(side.way) + 1)] for side in arranged)
     inner = [step.api is None or step.api is reader or step.api.layers > 0 for step in way]
     first = next((at for at, step in enumerate(way) if maker is None or step.api is not maker.api), len(way))
     last = max((at + 1 for at in range(first, len(way)) if not inner[at]), default=first)
@@ -134,7 +116,7 @@ def other_steps(
     shapes = {wanted.tensor.shape} if reader is None else {wanted.tensor.shape, own.tensor.shape}
 
     def fits(other: OtherSteps) -> bool:
-        tensor = _laid(laid[other.start], (*other.steps, *way[other.end :]))
+        tensor = laid_by(laid[other.start], (*other.steps, *way[other.end :]))
         if tensor is None or tensor.shape not in shapes or not _begins_as(tensor, wanted.tensor):
             return False
         same = [(step.shape, step.order) for step in other.steps] == [(step.shape, step.order) for step in other.replaced]

@@ -25,9 +25,9 @@ from . import agreement
 from .agreement import Array, RunOutcome
 from .causes import values_differ
 from .findings import WITH_BUFFERS, Cause, Mistake, ProofVerdict, Stage, merged
-from .held_values import fill, holding, tensors_of
+from .held_values import fill, holding
 from .locate import UNIT, with_rounding_of
-from .programs import ModelSide, PaddleSide, TorchSide, attempted
+from .programs import ModelSide, PaddleSide, TorchSide, attempted, tensors_of
 from .proof import Proof
 from .rules import place_of_buffer
 from .trace import Model, TraceOperand, Value

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
+import gc
 import inspect
 import itertools
 import linecache
@@ -15,7 +17,7 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 import paddle
@@ -25,7 +27,7 @@ from ..present.annotations import Patch
 from ..text import joined, tr
 from .arguments import nodes_of
 from .bits.formulation import replay
-from .bits.source import PortNames, aliases, in_place
+from .bits.source import PortNames, aliases
 from .expressions import Edit, Rewrite, added, extent, names_in, nodes_of_function, parameters_of, resolved
 from .findings import Cause, Fix, Mistake
 from .programs import generators_restored
@@ -275,6 +277,55 @@ def constructor(path: str, layers: Mapping[str, paddle.nn.Layer], text: str = ""
                 file = function.__code__.co_filename
                 return Fix(text, file, line, linecache.getline(file, line).strip())
     return None
+
+
+def functions_of(files: Collection[str]) -> list[FunctionType]:
+    """All functions of some files, which refer to the names of their modules; without a module all objects are looked at."""
+    names = [vars(module) for module in list(sys.modules.values()) if getattr(module, "__file__", None) in files]
+    objects = gc.get_objects() if len(names) < len(files) else gc.get_referrers(*names)
+    return [each for each in objects if type(each) is FunctionType and each.__code__.co_filename in files]
+
+
+@contextlib.contextmanager
+def in_place(sources: Mapping[str, str], functions: Sequence[FunctionType] | None = None) -> Iterator[int]:
+    """Within it the functions of some files, found if not given, run as if these held other texts; how many with other code.
+
+    Raises:
+        SyntaxError: a text is no Python.
+    """
+    codes = {file: _codes_by_name(file, text) for file, text in sources.items()}
+    functions = functions_of(sources) if functions is None else functions
+    before, changed = [(function, function.__code__) for function in functions], 0
+    try:
+        for function, code in before:
+            named = codes[code.co_filename].get(code.co_qualname, [])
+            others = named if len(named) == 1 else [other for other in named if other.co_firstlineno == code.co_firstlineno]
+            if len(others) == 1 and len(others[0].co_freevars) == len(code.co_freevars):
+                changed += _RUNS(others[0]) != _RUNS(code)
+                function.__code__ = others[0]
+        yield changed
+    finally:
+        for function, code in before:
+            function.__code__ = code
+
+
+_RUNS = operator.attrgetter("co_code", "co_consts", "co_names", "co_varnames")  # `self.a` and `self.b` are one instruction
+
+
+@functools.lru_cache(64)  # what is tried alone is tried beside other changes, too
+def _codes_by_name(file: str, text: str) -> dict[str, list[CodeType]]:
+    """The codes of a file that holds this text, by their qualified names."""
+    codes: dict[str, list[CodeType]] = {}
+    for code in _codes(compile(text, file, "exec", dont_inherit=True)):
+        codes.setdefault(code.co_qualname, []).append(code)
+    return codes
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)
 
 
 class Remade(NamedTuple):

@@ -28,11 +28,10 @@ from ..weights.mapping import Mapping
 from ..weights.tree import Slot
 from . import agreement
 from .agreement import RunOutcome, floor_of
-from .bits.source import in_place
 from .causes import BACKWARD, GOES_ON
 from .expressions import Rewrite, operands_detached
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
-from .fixes import fix_of_detached, fix_of_training
+from .fixes import fix_of_detached, fix_of_training, in_place
 from .locate import Differing
 from .programs import ModelSide, PaddleSide, TorchSide, attempted
 

@@ -5,26 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import paddle
 
 from ..trees import as_array, copied
 from ..weights.mapping import Mapping
 from ..weights.pairing import Pair
 from ..weights.transfer import carry
 from .agreement import Array
-from .programs import ModelSide, PaddleSide, TorchSide
+from .programs import ModelSide, PaddleSide, TorchSide, tensors_of
 from .trace import Model
 
 _RANGE = 0.05, 0.5  # of what is added to ones and zeros
-
-
-def tensors_of(model: Model) -> dict[str, Any]:
-    """All tensors of a model that hold numbers, by name."""
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
 
 
 def rounded_numbers(side: ModelSide, model: Model, mapping: Mapping) -> dict[str, Array]:

@@ -40,8 +40,6 @@ from .agreement import (
     floor_of,
     rounding_noise,
 )
-from .arrangements import laid_as
-from .bits.source import functions_of
 from .causes import (
     BACKWARD,
     FORWARD,
@@ -56,8 +54,8 @@ from .causes import (
 )
 from .expressions import attribute_text, statements_of
 from .findings import Cause, Mistake, Stage
-from .fixes import Remade, remade, rewritten
-from .match import Matching, wrong_calls
+from .fixes import Remade, functions_of, remade, rewritten
+from .match import Matching, laid_as, wrong_calls
 from .precision import is_whole
 from .programs import ModelSide, NotWider, PaddleSide, in_wider
 from .rewrites import MENDS, UNTRIED

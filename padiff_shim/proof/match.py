@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 
 from .agreement import FILLED, RoundingBound, floor_of
-from .trace import Trace, TraceCall, Value, numbers
+from .trace import Step, Trace, TraceCall, TraceOperand, Value, numbers
 
 # ---- Which values of two traces are the same, up to rounding, whatever their layout.
 
@@ -294,6 +294,30 @@ def roots(region: Iterable[TraceCall], good: Callable[[Value], bool]) -> list[Tr
 class CallPair(NamedTuple):
     original: TraceCall | None
     port: TraceCall | None
+
+
+def same_numbers(tensor: torch.Tensor, result: torch.Tensor) -> bool:
+    same_kind = tensor.is_complex() == result.is_complex() and tensor.numel() == result.numel()
+    return same_kind and torch.allclose(numbers(tensor), numbers(result), 1e-9, 1e-12, equal_nan=True)
+
+
+def laid_as(value: Value, tensor: torch.Tensor) -> TraceOperand:
+    """A value as a result has it, with the steps of the program that lay it out so, if some are known."""
+    for way in ((), *reversed(value.ways)):
+        laid = laid_by(value.tensor, way)
+        if laid is not None and laid.shape == tensor.shape and torch.equal(laid.detach(), tensor):
+            return TraceOperand("", value, laid, way)
+    return TraceOperand("", value, tensor, ())
+
+
+def laid_by(tensor: torch.Tensor | None, way: Sequence[Step]) -> torch.Tensor | None:
+    """A value's elements, laid out by some steps; None if they do not fit."""
+    try:
+        for step in way if tensor is not None else ():
+            tensor = step.applied(tensor)
+    except (RuntimeError, ValueError, IndexError):
+        return None
+    return tensor
 
 
 def same_shape(value: Value, other: Value) -> bool:

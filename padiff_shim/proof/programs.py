@@ -38,6 +38,12 @@ _Answer = TypeVar("_Answer")
 # ---- What a model is called with.
 
 
+def tensors_of(model: Model) -> dict[str, Any]:
+    """All tensors of a model that hold numbers, by name."""
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: tensor for name, tensor in tensors.items() if not isinstance(tensor, paddle.Tensor) or tensor._is_initialized()}
+
+
 def in_place(tensor: Tensor) -> Array:
     """A dense tensor's values without a copy, if an array can show them, for as long as nobody writes them."""
     lies = isinstance(tensor, paddle.Tensor) and tensor.place.is_cpu_place() and tensor.is_dense() and tensor.dtype in FLOATS
@@ -1033,7 +1039,7 @@ class PaddleSide(ModelSide):
     @property
     def remarks(self) -> list[str]:
         """The warnings of the last run under the shim."""
-        return list(self.counted.warnings) if self.counted else []
+        return [] if self.counted is None else list(self.counted.warnings)
 
     def _trainable(self, parameter: Tensor) -> bool:
         return not parameter.stop_gradient

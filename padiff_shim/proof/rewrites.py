@@ -24,7 +24,7 @@ from .bits.words import CallWords, Untranslatable, literal
 from .causes import CallDifference
 from .expressions import Rewrite, ValueSource, argument_node, argument_source, both, names_in, source_of_value
 from .findings import Cause
-from .match import Matching, kind
+from .match import Matching, kind, same_numbers
 from .plans import Defined
 from .trace import Key, Model, Trace, TraceCall, TraceOperand, Value, numbers, sources
 
@@ -266,11 +266,6 @@ def tensor_arguments(call: ApiCall) -> Iterator[tuple[Value, Any, ast.expr]]:
         for tensor, part in parts:
             if type(tensor) in TENSOR_TYPES and part is not None:
                 yield value_of(tensor), tensor, part
-
-
-def same_numbers(tensor: torch.Tensor, result: torch.Tensor) -> bool:
-    same_kind = tensor.is_complex() == result.is_complex() and tensor.numel() == result.numel()
-    return same_kind and torch.allclose(numbers(tensor), numbers(result), 1e-9, 1e-12, equal_nan=True)
 
 
 # ---- Which expression of the port's is to be another.

@@ -41,7 +41,7 @@ from .expressions import (
 )
 from .findings import Cause, Fix, Mistake, ProgramPlace, merged
 from .fixes import Remade, is_written, made_as, of_one_line
-from .match import Matching, depends_on, kind, roots, wrong_calls
+from .match import Matching, depends_on, kind, roots, same_numbers, wrong_calls
 from .rewrites import (
     MENDS,
     UNTRIED,
@@ -50,7 +50,6 @@ from .rewrites import (
     is_one,
     layer_of,
     rewrites_of,
-    same_numbers,
     tensor_arguments,
     transposed,
 )

@@ -257,8 +257,6 @@ def pinned(matcher: Matcher, layer_map: Any, rules: Rules, torch_side: WeightSid
 
 def _pins(layer_map: Any, torch_side: WeightSide, paddle_side: WeightSide) -> Iterator[tuple[str, str]]:
     """(Torch name, Paddle name) of all entries of ``layer_map``, with patterns resolved."""
-    if layer_map is None:
-        return
     if not isinstance(layer_map, Dict):
         raise ArgumentError("layer_map= is a dict of layers, Torch's -> Paddle's, got {layer_map}", layer_map=described(layer_map))
     known = [sorted({*side.nodes, *side.weights}) for side in (torch_side, paddle_side)]

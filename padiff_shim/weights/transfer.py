@@ -215,7 +215,8 @@ class _Draft:
     def _partners(self, descriptions: Iterable[tuple[Description, set[str] | None]]) -> None:
         """Pair by the caller's arguments, then by a model's description, then by the trees."""
         rules, matcher = self.rules, self._matcher
-        matcher.slots += by_parts(rules, self.torch, self.paddle)
+        if rules.rules:
+            matcher.slots += by_parts(rules, self.torch, self.paddle)
         for description, wanted in descriptions:
             answer = by_description(description, self.torch, self.paddle, wanted)
             matcher.slots += answer.pairs
@@ -234,8 +235,10 @@ class _Draft:
                     tr("without a counterpart, as {of} says: {alone}", of=description.of, alone=", ".join(answer.alone))
                 )
             self.notes += answer.notes
-        matcher.slots += by_use(self._match.used, self.torch, self.paddle)
-        pinned(matcher, self._match.layer_map, rules, self.torch, self.paddle)
+        if self._match.used:
+            matcher.slots += by_use(self._match.used, self.torch, self.paddle)
+        if self._match.layer_map is not None:
+            pinned(matcher, self._match.layer_map, rules, self.torch, self.paddle)
         matcher.choices += stacked(self.torch, self.paddle)
         matcher.match(self.torch.root, self.paddle.root)
         self._exchanged()

@@ -21,9 +21,9 @@ from ...text import many, tr
 from ...weights.mapping import Mapping as Weights
 from ..agreement import Array
 from ..expressions import Rewrite
-from ..held_values import tensors_of
+from ..fixes import in_place
 from ..locate import traced_in_wider, weight_names
-from ..programs import PaddleSide, RunOutcome, TorchSide
+from ..programs import PaddleSide, RunOutcome, TorchSide, tensors_of
 from ..trace import Forced, Key
 from .accumulation import cast_change, narrower_change, order_change, rows_change
 from .calls import OpCall, ValueId
@@ -32,7 +32,7 @@ from .followed_runs import CallPlace, Followed, LinkedCapture, NumberedCapture, 
 from .formulation import Formulation
 from .fused_weights import fused_products, joined_products
 from .origins import OriginGroup, Partners, Result
-from .source import OF_A_NUMBER, Span, in_layer, in_place
+from .source import OF_A_NUMBER, Span, in_layer
 from .tables import table_change
 from .translation import Translator
 
