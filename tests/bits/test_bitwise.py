@@ -167,6 +167,7 @@ def test_shares_of_any_exchanges_add_up(tmp_path, seed, dtype):
     assert 0.95 <= sum(origin.contribution or 0.0 for origin in answer.origins) <= 1.05
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_no_origin_is_invented_where_no_bit_differs(tmp_path, dtype):
     answer = ask(port_of(tmp_path), dtype=dtype)
@@ -175,6 +176,7 @@ def test_no_origin_is_invented_where_no_bit_differs(tmp_path, dtype):
     assert answer.identical
 
 
+@pytest.mark.slow
 def test_gradients_alone_may_part(tmp_path):
     answer = ask(port_of(tmp_path, ROOT))
     (origin,) = answer.origins
@@ -255,6 +257,7 @@ def test_a_statement_with_slices_and_lists_is_no_obstacle(tmp_path):
     assert ask(path).origins
 
 
+@pytest.mark.slow
 def test_a_patch_refuses_lines_that_were_changed(tmp_path):
     path = port_of(tmp_path, SCALE)
     (patch,) = ask(path).patches
@@ -375,6 +378,7 @@ def test_a_repetition_behind_other_calls_is_moved_before_them(tmp_path, written)
     assert answer_of(path, inputs).identical
 
 
+@pytest.mark.slow
 def test_a_repetition_and_a_division_are_mended_by_one_change(tmp_path):
     """The repeated keys have no counterpart, so the division and the repetition are one group of calls."""
     source = REPEATED.replace("return k * q", "return k * (1 / 3) * q", 1).replace("return k * q\n", "return k / 3 * q\n")

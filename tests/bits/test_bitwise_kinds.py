@@ -658,6 +658,7 @@ class InTwoWays(TwoWidths):
 IN_TWO_LAYERS = "return self.second(self.up(self.first(x[:32].reshape([2, 24, 16]))))"
 
 
+@pytest.mark.slow
 def test_a_line_that_the_original_writes_in_two_ways(tmp_path):
     answer, behind = ask(tmp_path, IN_TWO_LAYERS, InTwoWays, TWO_WIDTHS)
     assert answer.mended
@@ -812,6 +813,7 @@ class Viewed(Net):
         return self.down((torch.nn.functional.silu(h) * 0.5).view(33, 40))
 
 
+@pytest.mark.slow
 def test_values_that_are_overwritten_in_place(tmp_path):
     body = (
         "h = self.up(x)\nh = h.reshape_([11, 3, 40])\ny = h * F.sigmoid(h)\ny.scale_(0.5)\nreturn self.down(y.reshape_([33, 40]))"
@@ -958,6 +960,7 @@ class MadeDenseTwice(torch.nn.Module):
         return self.mix(z * h, 2)
 
 
+@pytest.mark.slow
 def test_lines_that_lay_out_what_others_read(tmp_path):
     """Two lines lay out what one line reads in several layers: each is an origin, and no line that only reads is one.
 

@@ -117,6 +117,7 @@ def test_the_origins_explain_the_difference_of_a_step(answers):
     assert sum(origin.contribution for origin in answers[0].origins) >= 0.95
 
 
+@pytest.mark.slow
 def test_no_origin_is_invented_in_equal_optimizers():
     answer = padiff_shim.prove(Port(), Original(), INPUTS, weights="random", phase="train", optimizer="AdamW", steps=2).bits()
     assert answer.identical

@@ -51,6 +51,7 @@ ALWAYS = (
 )  # fmt: skip
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", thinned(TABLES, *ALWAYS))
 def test_tables_that_are_made_at_construction(name):
     born, base, low = TABLES[name]
@@ -72,7 +73,7 @@ def test_tables_that_are_made_at_construction(name):
         assert proof.differences["float64"] > 1e-6
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("base", [1e4, 1.0001e4])
 @pytest.mark.parametrize("born", ["port", "original", "both"])
 def test_tables_that_are_made_at_construction_in_a_training(born, base):
@@ -327,6 +328,7 @@ OUTPUTS = {
 }
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_outputs_of_one_side_alone_are_listed(name, wrong):
@@ -353,6 +355,7 @@ def test_what_fills_masked_places_allows_others_nothing(filling):
     assert RoundingBound(0.0).holds(values, values).all()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("phase", ["forward", "both"])
 def test_a_mask_of_which_true_means_the_opposite(phase):
     class Original(torch.nn.Module):

@@ -617,6 +617,7 @@ SEVERAL = {  # a small mistake, one that is not tried beside others, and a large
 }
 
 
+@pytest.mark.slow
 def test_the_first_of_several_has_the_largest_effect_that_was_measured(tmp_path):
     torch.manual_seed(0)
     port, original = (loaded(written(tmp_path, f"several_{name}", name, each, None)).Model() for name, each in SEVERAL.items())

@@ -166,6 +166,7 @@ def test_what_names_do_not_tell_is_said(dtype):
     assert "layer_map=" in note
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("phase", ["forward", "both", pytest.param("train", marks=pytest.mark.slow)])
 def test_fresh_norms_hold_equal_values(phase):
     more = {"optimizer": "SGD", "loss": lambda out: (out**2).mean()} if phase == "train" else {}
@@ -179,6 +180,7 @@ def test_fresh_norms_hold_equal_values(phase):
     assert (stages["forward"], stages["backward"]) == (True, False)
 
 
+@pytest.mark.slow
 def test_what_the_caller_says_counts():
     swapped = {
         f"w{block}_{mine}": f"w{13 * block + PLACES[yours]}" for block in (0, 1) for mine, yours in [("n1", "n2"), ("n2", "n1")]
@@ -188,6 +190,7 @@ def test_what_the_caller_says_counts():
     assert [str(mistake.cause) for mistake in proof.mistakes] == ["another weight"], str(proof)
 
 
+@pytest.mark.slow
 def test_a_weight_too_many_that_nothing_reads_is_a_note():
     port = Port("backwards", "numbers")
     port.more = port.create_parameter([WIDTH])

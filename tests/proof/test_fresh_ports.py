@@ -348,6 +348,7 @@ def test_a_right_port_is_never_accused(kind, tmp_path):
         assert proof, str(proof)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", sampled(OTHERWISE, 2))
 def test_a_right_port_is_proven_however_it_is_written(name, tmp_path):
     kind = name.partition(":")[0]

@@ -162,6 +162,7 @@ def test_a_fused_projection(how):
     assert prove(AtOnce(how), scrambled(Apart()), STATES, **more)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", [plain, grouped])
 def test_a_mistake_in_the_layer_of_a_fused_projection_is_the_one_that_is_found(how):
     """Not the layout, which would be another weight."""
@@ -184,6 +185,7 @@ def test_values_tell_how_weights_lie_as_they_are():
     assert prove(port, original, STATES, phase="forward").verdict is ProofVerdict.NOT_COMPARABLE
 
 
+@pytest.mark.slow
 def test_what_nothing_decides_is_said_with_what_to_write():
     class Silent(AtOnce):
         def forward(self, x):

@@ -81,7 +81,7 @@ def test_the_port_without_a_mistake_is_right():
     assert found()[0] == []
 
 
-@pytest.mark.rows(2)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("wrong", MOVED)
 def test_an_op_in_another_place_is_one_finding(wrong):
     texts, shown = found(wrong)
@@ -98,6 +98,7 @@ def test_beside_it_every_other_mistake_is_found(wrong):
         assert any(text.startswith(other) for text in texts), shown
 
 
+@pytest.mark.slow
 def test_what_has_most_effect_is_told_first():
     """Though a gelu by tanh, in each block, comes before the ReLU behind all."""
     torch.manual_seed(0)
@@ -108,6 +109,7 @@ def test_what_has_most_effect_is_told_first():
     assert len(small.layers) == 2
 
 
+@pytest.mark.slow
 def test_two_ops_in_other_places_are_two_findings():
     texts, shown = found("norm behind", "relu before the sum")
     assert sum("another place: " in text for text in texts) == len(texts) == 2, shown
@@ -238,6 +240,7 @@ def test_a_setting_on_several_lines_is_one_mistake(training):
     assert f":{first + 1}, " in proof.markdown()
 
 
+@pytest.mark.slow
 def test_behind_a_setting_other_mistakes_stay_findings():
     """The port goes on with the attributes, not with the original's values, which would cover what lies between."""
     port = Blocks(epsilon=1e-5, last=1e-4, stride=2)
@@ -424,6 +427,7 @@ def test_a_comparison_of_a_mask_that_several_calls_read_is_one_finding(tmp_path)
     assert mistake.write == "mask = paddle.arange(5).unsqueeze(0) >= lengths.unsqueeze(1)"
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("ends", [("itself", "relu"), ("relu", "itself"), ("relu", "tanh"), ("relu", "relu")])
 def test_one_tensor_in_the_place_of_two_results_is_one_finding(ends):
     def original(self, x):

@@ -67,6 +67,7 @@ def test_the_page_has_a_row_for_each_family_with_every_argument():
     assert {family for family, _ in rows} <= set(arguments.families())
 
 
+@pytest.mark.slow
 def test_a_training_of_the_demo():
     (planted,) = (row for row in training.MISTAKES if row.name == "no clipping")
     assert training.training("gpt", planted).good

@@ -91,6 +91,7 @@ def test_a_right_port_is_proven_bit_for_bit(weights, phase):
     assert [stage.right for stage in proof.stages] == [True] * len(proof.stages)
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize(("wrong", "cause", "text", "line"), MISTAKES, ids=[str(row[0]) for row in MISTAKES])
 def test_a_mistake_is_found_at_its_line_and_named(wrong, cause, text, line):
     proof = prove(Port(**wrong), original(), TOKENS)
@@ -198,6 +199,7 @@ def test_what_cannot_be_compared_is_said():
     assert "evaluation mode" in proof.reason
 
 
+@pytest.mark.slow
 def test_another_shape_of_the_output_is_no_rounding():
     class Turned(Port):
         def forward(self, tokens):

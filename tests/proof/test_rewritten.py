@@ -28,7 +28,7 @@ def test_a_proof_lays_weights_out_as_the_original_does(monkeypatch):
     assert not weight_copies._known
 
 
-@pytest.mark.rows(6)
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PORTS)
 def test_the_same_mathematics_in_another_order_is_right(name, seed):

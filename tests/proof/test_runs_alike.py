@@ -145,6 +145,7 @@ def test_models_run_no_more_often_than_a_proof_needs(monkeypatch, last):
     assert seen.count(True) <= (0 if proof else 8)  # 7 where the dtypes of its calls have been asked before
 
 
+@pytest.mark.slow
 def test_rounding_that_changes_how_many_rows_a_call_gives_is_no_error():
     """In the run with rounding errors other rows are chosen: an unbind there has fewer results."""
 

@@ -137,6 +137,7 @@ def test_a_dtype_that_is_none(dtype):
         prove(Port(), Original(), X, dtype=dtype)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.bitexact
 @pytest.mark.parametrize("name", ["gpt", "llama", "resnet", "tagger"])
 def test_models_of_the_zoo(name):
@@ -171,6 +172,7 @@ class InSingle(Original):
         return self.only(super().forward(x))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("dtype", BFLOAT16)
 @pytest.mark.parametrize("wrong", ["", "rounded last", "epsilon"])
 def test_where_float64_does_not_run_float32_tells(wrong, dtype):
@@ -408,6 +410,7 @@ def test_a_table_is_rounded_on_one_side(port, original, verdict, dtype, handed_o
     ), str(proof)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("handed_over", [False, True])
 @pytest.mark.parametrize(("port", "original"), [("cosines", "frequencies in a buffer"), ("frequencies", "cosines")])
 def test_another_base_is_no_rounding(port, original, handed_over):
@@ -504,6 +507,7 @@ class PortedGatedExperts(paddle.nn.Layer):
         return y
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("routing", ["float32", "bfloat16"])
 def test_experts_are_paired_by_what_they_compute(routing):
     """A gate is not the other program's routing weight, though as many products stand in both."""

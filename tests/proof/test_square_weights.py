@@ -40,6 +40,7 @@ class Normed(paddle.nn.Layer):
 NORMS = {"a hook": torch.nn.utils.weight_norm, "a parametrization": parametrizations.weight_norm}
 
 
+@pytest.mark.rows(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
 @pytest.mark.parametrize("phase", ["both", "train"])

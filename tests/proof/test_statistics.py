@@ -44,6 +44,7 @@ class NormedPort(paddle.nn.Layer):
         return self.last(PF.relu(self.norm(self.conv(x))).mean([2, 3]))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("training", [True, False])
 def test_running_statistics_begin_alike_in_each_run(training):
     x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))
@@ -96,6 +97,7 @@ def test_memory_that_nothing_was_written_into_is_no_value():
     assert not node.operands[0].tensor.any()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("more", [{}, {"epsilon": 1e-3}])
 def test_another_momentum_is_named_though_no_output_shows_it(more):
     x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))
@@ -223,7 +225,7 @@ class AroundPort(paddle.nn.Layer):
         return self.run(self.block, self.first(x))
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(2)
 @pytest.mark.skipif(not IS_3, reason="2.6 has no recompute without reentry")
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("port_again", [False, True])

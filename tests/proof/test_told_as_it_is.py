@@ -90,7 +90,7 @@ def test_the_port_without_a_mistake_is_right(weights):
     assert attention(weights=weights)
 
 
-@pytest.mark.rows(2)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("weights", ["torch->paddle", "random"])
 @pytest.mark.parametrize("wrong", ["norms", "linears"])
 def test_layers_taken_for_one_another_are_one_mistake(wrong, weights):
@@ -100,6 +100,7 @@ def test_layers_taken_for_one_another_are_one_mistake(wrong, weights):
     assert forward.right is (wrong == "norms" and weights != "random"), proof  # norms of ones give what others give
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("wrong", ["mask", "kept"])
 def test_a_mask_that_is_turned_is_told_with_both_values(wrong):
     text = told(attention(wrong))[0]
@@ -307,12 +308,14 @@ class PortedConvolutions(paddle.nn.Layer):
         return self.norm2(self.second(PF.relu(self.norm1(self.first(x)))))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_two_calls_of_one_line_may_be_wrong_about_two_attributes():
     proof = prove(PortedConvolutions(), Convolutions(), IMAGE)
     assert [mistake.write for mistake in proof.mistakes] == ["epsilon=1e-05", "momentum=0.9"], str(proof)
 
 
+@pytest.mark.slow
 def test_momentum_says_nothing_where_no_statistics_are_taken():
     port, original = PortedConvolutions(), Convolutions()
     port.eval()
@@ -424,6 +427,7 @@ def test_a_number_that_is_nearly_the_original_s_is_told_with_the_digits_that_dif
     assert "0.10000004" in mistake.text
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("right", [True, False])
 def test_a_table_in_float32_that_an_operator_reads_has_the_original_s_digits(right):
     """Beside another mistake it was one of its own, of 0.1 against 0.1."""

@@ -15,6 +15,7 @@ from padiff_shim.runlog.optimizer_settings import PADDLES_KINDS
 pytestmark = [pytest.mark.bitexact, pytest.mark.compat, pytest.mark.usefixtures("undone")]
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("name", [name for name in PADDLES_KINDS if hasattr(paddle.optimizer, name)])
 def test_a_right_training_is_proven_with_an_optimizer_by_name(name):
     proof = prove(Port(), original(), X, phase="train", loss=square, optimizer=name, steps=3)
@@ -80,6 +81,7 @@ class Handmade(Port):
         return self.down(self.drop(paddle.tanh(self.norm(x)) * 3.0) / 3.0)
 
 
+@pytest.mark.slow
 def test_a_training_in_another_order_is_right_within_rounding():
     proof = proven(ours(), theirs(), port=Handmade)
     assert proof.verdict is ProofVerdict.CODE_CORRECT_WITHIN_ROUNDING, str(proof)

@@ -287,7 +287,7 @@ def test_a_mistake_in_the_optimizer_is_named_with_both_values(name):
         assert cause in shown
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("kind", "options", "theirs_"), [
     ("AdamW", {"epsilon": 1e-6}, theirs()),
     ("AdamW", {"beta1": 0.8, "learning_rate": 0.1}, theirs()),

@@ -65,6 +65,7 @@ class ScaledPort(paddle.nn.Layer):
         return (self.scale * (x + self.a(x))).tanh()
 
 
+@pytest.mark.slow
 def test_a_weight_of_ones_in_another_place_is_located():
     proof = prove(ScaledPort(), Scaled(), INPUTS, phase="both")
     (mistake,) = proof.mistakes
@@ -142,7 +143,7 @@ BETWEEN = {  # Torch's, Paddle's
 }
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("between", BETWEEN)
 def test_a_mistake_in_front_of_what_paddle_computes_by_itself(between):
     """Whole numbers and parts of complex ones are followed by what made them."""
@@ -398,6 +399,7 @@ class _HalvesPort(paddle.nn.Layer):
         return paddle.concat([y[..., 5:], y[..., :5]], -1)
 
 
+@pytest.mark.slow
 def test_a_result_of_the_same_numbers_in_another_order_is_named_where_it_is_made():
     proof = prove(_HalvesPort(), _Halves(), np.random.default_rng(1).standard_normal((2, 4, 8)).astype("float32"))
     assert [(mistake.cause.name, mistake.paddle.line) for mistake in proof.mistakes] == [
@@ -496,6 +498,7 @@ def _ending(way, factor=1):
     return Port(), Original()
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_outputs_are_compared_in_whatever_holds_them(way):
     assert str(prove(*_ending(WAYS_OUT[way]), INPUTS).verdict).startswith("CODE_CORRECT")

@@ -92,6 +92,7 @@ def test_lengths_that_are_passed_are_no_mistake(position):
     assert "tanh" in mistake.text
 
 
+@pytest.mark.slow
 def test_the_state_of_another_layer():
     ours, theirs = pair(lambda self, x: self.out(self.inner(x)[1][0][0]), lambda self, x: self.out(self.inner(x)[1][0][-1]))
     ours.inner, theirs.inner = paddle.nn.LSTM(8, 8, num_layers=2), torch.nn.LSTM(8, 8, 2, batch_first=True)
@@ -479,7 +480,7 @@ def test_a_dropout_that_does_not_know_of_evaluation():
 Q = np.array([0.29, 0.5, 0.7], "float32")  # 100 times the first is 29 in float32, and less in float64; so is 10 times the last
 
 
-@pytest.mark.rows(7)
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("outputs", ["floats", "whole numbers"])
 @pytest.mark.parametrize(
     ("right", "wrong", "original"),
@@ -554,7 +555,7 @@ def test_indices_as_the_only_output(right, wrong, original):
     assert mistake.paddle is not None
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("slip", ["", "dropout", "batch norm"])
 def test_models_in_training_mode_are_looked_at_in_evaluation(slip, steps):
@@ -589,7 +590,7 @@ def test_an_original_that_does_not_run_in_evaluation():
     assert any("no targets" in note for note in proof.notes)
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("low", [-1e9, -1e30])
 @pytest.mark.parametrize("filled", ["original", "port"])
 @pytest.mark.parametrize("seen", [False, True])

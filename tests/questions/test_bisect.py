@@ -206,6 +206,7 @@ def test_errors_of_the_program_are_its_own():
         bisect(broken, bool)
 
 
+@pytest.mark.slow
 @given(st.integers(1, 12), st.data())
 def test_delta_debugging_leaves_nothing_out(size, data):
     """Of any condition over two disjoint sets either of which is enough, one is found, whole and with nothing beside it."""

@@ -142,7 +142,7 @@ def test_of_a_whole_in_torch(way):
     assert agree(module, layer)
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     "mistake", [{"scale": 1.0}, {"mask": CAUSAL}, {"mask": CAUSAL, "scale": 3.0}], ids=["scale", "mask", "mask and scale"]
 )

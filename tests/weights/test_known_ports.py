@@ -128,7 +128,7 @@ def renamed(layer, number):
     return layers
 
 
-@pytest.mark.rows(5)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", [name for name in PAIRS if name != "minilm"])
 def test_names_that_say_nothing(name):
     pair = pairs.build(name, "float32")

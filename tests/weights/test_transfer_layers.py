@@ -95,7 +95,7 @@ def test_biases_that_torch_has_no_place_for_are_refused():
     assert torch.equal(theirs.weight_ih_l0, before)
 
 
-@pytest.mark.rows(10)
+@pytest.mark.rows(5)
 @pytest.mark.compat
 @pytest.mark.bitexact
 @pytest.mark.parametrize("way", WAYS)
