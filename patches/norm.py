@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Definition, Fault, Sample, op
-from padiff_shim.torch_versions import batch_norm_kernel, weight_norm_kernel
+from padiff_shim.torch_versions import batch_norm_kernel, suggested_format, weight_norm_kernel
 
 from ._declarations import with_axes
 from ._faults import GROUP_NORM, elementwise, factors, single
@@ -117,6 +117,34 @@ def _normed(
     return to_last(out, last), *others
 
 
+def _gradient_of(x: torch.Tensor, out: torch.Tensor, last: bool = False) -> torch.Tensor:
+    """``out``, whose gradient lies as ``x`` does where Torch's backward would read it in x's order though it lies in another.
+
+    That is where an axis has one element: both orders of an image then count as alike, and the gradients are others.
+    """
+    if x.ndim in _CHANNELS_LAST and 1 in x.shape and out.requires_grad:
+        out.register_hook(lambda grad: to_last(_lying_as(to_first(x, last), to_first(grad, last)), last))
+    return out
+
+
+_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def _lying_as(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+    """A gradient in the order of ``x`` if Torch would take them for alike and they are not."""
+    in_order, last = x.is_contiguous(), _CHANNELS_LAST[x.ndim]
+    misread = in_order != grad.is_contiguous() and (grad if in_order else x).is_contiguous(memory_format=last)
+    if not misread or suggested_format(x) != suggested_format(grad):
+        return grad
+    return grad.contiguous() if in_order else torch.empty_like(x).copy_(grad)
+
+
+def _with_right_gradients(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any) -> tuple[Any, ...]:
+    """Paddle's statistics, and gradients of what lies unlike that are right, unlike Torch's own."""
+    out, *others = _normed(_of_batch, x, mean, variance, scale, bias, *flags)
+    return _gradient_of(x, out, flags[3][-1] == "C"), *others
+
+
 batch_norm = op(
     f"x mean variance scale|weight=None bias=None {_FLAGS}",
     name="batch_norm",
@@ -128,7 +156,7 @@ batch_norm = op(
     unwritten=("saved_mean", "saved_variance", "reserve_space"),
     unread=("bias",),
     note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
-)(functools.partial(_normed, _of_batch))
+)(_with_right_gradients)
 
 
 class _Asked(torch.autograd.Function):
@@ -173,12 +201,18 @@ def group_norm(x: Any, scale: Any, bias: Any, epsilon: float, groups: int, data_
     return to_last(F.group_norm(_asked(to_first(x, last), weight, bias), groups, weight, bias, epsilon), last)
 
 
+def _of_instances(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor:
+    """``torch.nn.functional.instance_norm`` of the instances' own statistics."""
+    return F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon)
+
+
 @op(
     "x scale|weight=None bias=None epsilon=1e-5",
     tensors=3,
     promote="none",
     unread=("bias",),
     deviations=_DOUBLE,
+    definition=Definition(_of_instances),
     samples=(
         Sample((2, 3, 4, 5), (3,), (3,)),
         Sample((2, 3, 7), None, None, epsilon=1e-3),
@@ -186,8 +220,8 @@ def group_norm(x: Any, scale: Any, bias: Any, epsilon: float, groups: int, data_
     ),
 )
 def instance_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor:
-    """``torch.nn.functional.instance_norm`` of the instances' own statistics."""
-    return F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon)
+    """``torch.nn.functional.instance_norm`` of the instances' own statistics, which Torch takes of a contiguous copy."""
+    return _gradient_of(x.contiguous(), _of_instances(x, scale, bias, epsilon))
 
 
 def _rounded_share(own: Any, x: Any, size: int, alpha: float, beta: float, k: float, data_format: str) -> torch.Tensor:

@@ -232,7 +232,15 @@ class RoundedSteps(StepsApart):
             large = shown.abs() if reach is None or result.is_complex() else reach
             shown.copy_(torch.where(large > self._largest, torch.copysign(torch.full_like(shown, math.inf), shown), shown))
         if low < self._tiny:
-            result.masked_fill_(result.abs() < self._tiny, 0.0)
+            self._flush(result)
+
+    def _flush(self, result: torch.Tensor) -> None:
+        """Denormal numbers of the narrower format become 0, or the smallest normal one: kernels give any between them."""
+        small = (result.abs() < self._tiny) & (result != 0)
+        instead = torch.zeros_like(result)
+        if not result.is_complex() and not self.size.squares:
+            instead = torch.where(self.signs(result) > 0, torch.copysign(instead + self._tiny, result), instead)
+        result.copy_(torch.where(small, instead, result))
 
 
 def _magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -355,14 +355,13 @@ class Terms(Quantity):
         return Evaluation(value, self._bound(value, partial(self._spread, staged, each, size, count), attrs))
 
     def _spread(self, staged: Staged, each: Array, size: Array | None, count: int) -> tuple[Array, Array | None, Any]:
-        """The sums of magnitudes, the part of them with denormal operands (None: there is none), how many terms are added up."""
+        """The sums of magnitudes, what is lost with denormal numbers (None: nothing), how many terms are added up."""
         arrays, attrs = staged.arrays, staged.attrs
         size = np.abs(each) if size is None else size
-        lost = flushed = None
+        lost, flushed = None, self._flushed(arrays, size, each.ndim)
         terms: Any = math.inf
         if self.sums:
             inner = tuple(range(1, each.ndim))
-            flushed = self._denormal(arrays, size) if self.term.product else None
             size = size if size.shape == each.shape else np.broadcast_to(size, each.shape)
             if self.k > 1:
                 terms = self.k + 2.0 - (0 if _least(size) > 0 else np.count_nonzero(size == 0, inner))  # adding 0 is exact
@@ -375,15 +374,20 @@ class Terms(Quantity):
         spread = size if lost is None else size + lost
         return spread if len(spread) == count else np.broadcast_to(spread, count), flushed, terms
 
-    def _denormal(self, arrays: Mapping[str, Array], size: Array) -> Array | None:
-        """The magnitude of the products with a denormal operand, summed; None where there is none."""
+    def _flushed(self, arrays: Mapping[str, Array], size: Array, ndim: int) -> Array | None:
+        """What is lost with denormal numbers: the products with such an operand, or a gradient times a step that is one."""
+        inner = tuple(range(1, ndim))
+        if self.term.stored and "grad" in arrays:
+            return self.kind.tiny * np.abs(arrays["grad"]).sum(inner)
+        if not self.sums or not self.term.product:
+            return None
         tiny = span(self.kind.unit)[0]  # float16 is widened exactly
         if all(_least(np.abs(array)) >= tiny for name, array in arrays.items() if name != "addend"):
             return None
         few = [(np.abs(array) < tiny) & (array != 0) for name, array in arrays.items() if name != "addend"]
         if not any(mask.any() for mask in few):
             return None
-        return np.where(np.logical_or.reduce(np.broadcast_arrays(*few)), size, 0.0).sum(tuple(range(1, size.ndim)))
+        return np.where(np.logical_or.reduce(np.broadcast_arrays(*few)), size, 0.0).sum(inner)
 
     def _bound(
         self, value: Array, spread: Callable[[], tuple[Array, Array | None, Any]], attrs: Mapping[str, Any]
@@ -564,13 +568,14 @@ class Rows(Quantity):
         return [reference.detach().abs().amax(self.axes, keepdim=True)] if self.axes else []
 
     def evaluate(self, staged: Staged) -> Evaluation:
-        """The formula, plus the smallest normal number (kernels may flush to zero)."""
+        """The formula, plus the smallest normal number (kernels may flush to zero), also where gradients multiply it."""
         value, inexact = self.formula(staged.arrays, staged.attrs)
         kind = self.kind
+        floor = kind.tiny * np.maximum(np.abs(staged.arrays.get("grad", np.ones((1, 1)))).max(-1, keepdims=True), 1.0)
 
         def bound(f: float, unit: float | None = None, output: float | None = None) -> Array:
             last = kind.output if output is None else output
-            return inexact(f, kind.unit if unit is None else unit, last) + last * np.abs(value) + kind.tiny
+            return inexact(f, kind.unit if unit is None else unit, last) + last * np.abs(value) + floor
 
         return Evaluation(value, bound)
 

@@ -39,7 +39,7 @@ _TORCHS_NAMES = {
 }  # fmt: skip
 
 
-TORCHS = frozenset({"batch_norm", AUTOCAST})  # by Torch's definition in a proof
+TORCHS = frozenset({"batch_norm", "instance_norm", AUTOCAST})  # by Torch's definition in a proof
 VIEWS_IN_PLACE = frozenset({"flatten_", "reshape_", "squeeze_", "transpose_", "unsqueeze_"})  # they write no element
 
 

@@ -677,7 +677,7 @@ np.testing.assert_allclose(w.grad.numpy()[0, 1], slope, rtol=1e-5)
 Ops: batch_norm, instance_norm
 Seen on: Torch 2.13.0; CPU
 Effect: another gradient
-Under the shim: Torch's gradient in reference; compare says WRONG, side torch.
+Under the shim: The right gradient; by Torch's definition, as in a proof, Torch's.
 """
 x = torch.arange(12.0).reshape(1, 4, 3, 1) ** 2
 gradients = []
