@@ -163,14 +163,13 @@ def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: b
 
     ``back``: weights have one; not where a gradient stops, as at a branch whose last layer begins with zeros.
     """
-    layers, tensors = original.layers, {side.framework: tensors_of(side.model) for side in (original, port)}
+    tensors = {side.framework: tensors_of(side.model) for side in (original, port)}
     pairs = []
     for pair in mapping:
         weights = [tensors[side].get(pair.name(side)) for side in tensors]
         slots = [pair.torch_slot.weight, pair.paddle_slot.weight]
         trained = back and all(slot is not None and slot.trainable and not slot.buffer for slot in slots)
-        owner = layers.get(pair.torch.rpartition(".")[0])
-        if trained or hasattr(owner, "running_mean") or not pair.is_exact or any(weight is None for weight in weights):
+        if trained or not pair.is_exact or any(weight is None for weight in weights):
             continue
         arrays = [as_array(weight) for weight in weights]
         if all(array.dtype.kind == "f" and array.size and not array.any() for array in arrays):

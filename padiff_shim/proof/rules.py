@@ -261,13 +261,19 @@ def attention_scales(differences: Differences, evidence: Evidence) -> Difference
     Fused attention and ``baddbmm(beta=0, alpha=scale)`` have no call for the scale.
     """
     difference = differences[-1]
-    original = difference.original
-    if evidence.matching is None or original is None or difference.backward:
+    original, matching = difference.original, evidence.matching
+    if matching is None or difference.backward:
         return differences
-    if difference.cause is Cause.ATTRIBUTE and original.name != "mul":  # baddbmm says its alpha
+    if difference.cause is Cause.ATTRIBUTE and original is not None and original.name != "mul":  # baddbmm says its alpha
         return differences
-    expected, wanted = _scaled_scores(original, evidence.original)
-    if expected is None:
+    parts = [] if original is None else [original]
+    if original is None:  # attention that nothing reads
+        parts = [
+            call for call in evidence.original.nodes if call.name in ("baddbmm", "mul") and call.result not in matching.of_first
+        ]
+    scored = ((call, *_scaled_scores(call, evidence.original)) for call in parts)
+    original, expected, wanted = next((each for each in scored if each[1] is not None), (None, None, 0.0))
+    if original is None or expected is None:
         return differences
     for node in _softmaxes(evidence.port):
         own = node.operands[0].tensor.detach()

@@ -28,6 +28,11 @@ _WORDS = {  # Torch's names of arguments: Paddle's
     "eps": ("epsilon",),
     "bias": ("bias_attr",),
 }
+_FUNCTIONS = {  # Torch's names of functions and methods: those that all versions of Paddle have
+    "cat": "concat", "clamp": "clip", "div": "divide", "eq": "equal", "ge": "greater_equal", "gt": "greater_than", "le": "less_equal",
+    "lt": "less_than", "mul": "multiply", "ne": "not_equal", "permute": "transpose", "repeat": "tile", "sub": "subtract",
+    "view": "reshape",
+}  # fmt: skip
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
 
 
@@ -42,12 +47,16 @@ class _Side(NamedTuple):
         return cls(names_in(file), modules_of(file))
 
     def function(self, name: str) -> ast.expr | None:
-        """How the program calls a function, of Paddle's or of another module that is none of Torch's; None where it has none."""
+        """How the program calls a function, of Paddle's or of another module that is none of Torch's; None where it has none.
+
+        Those of ``paddle.nn.functional`` come first: older versions of Paddle have them there alone.
+        """
         held = {alias: value for alias, value in self.names.items() if inspect.ismodule(value) and alias.isidentifier()}
         modules = [alias for alias, module in held.items() if module.__name__.partition(".")[0] != "torch"]
         modules.sort(key=lambda alias: not held[alias].__name__.startswith("paddle"))  # before `math`
         texts = [*modules, *(f"{alias}.nn.functional" for alias in modules if held[alias] is paddle)]
-        nodes = (ast.Attribute(_expression(text), name) for text in texts)
+        texts.sort(key=lambda text: resolved(_expression(text), held) is not paddle.nn.functional)
+        nodes = (ast.Attribute(_expression(text), _FUNCTIONS.get(name, name)) for text in texts)
         return next((node for node in nodes if resolved(node, self.names) is not None), None)
 
     def parameters(self, called: ast.expr) -> list[str]:
@@ -353,14 +362,21 @@ def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> I
 
 
 def _called(call: ast.Call, side: _Side) -> tuple[str, list[ast.expr]]:
-    """The name of a module's function or a tensor's method, "" of any other; and what it is handed in order, the tensor first."""
+    """Paddle's name of a module's function or a tensor's method, "" of any other; and what it is handed in order, the tensor first."""
     func = call.func
     if not isinstance(func, ast.Attribute) or _spelt(func.value) == "self":
         return "", call.args
-    return func.attr, call.args if side.is_module(func.value) else [func.value, *call.args]
+    return _FUNCTIONS.get(func.attr, func.attr), call.args if side.is_module(func.value) else [func.value, *call.args]
 
 
-_OPERATORS = {"add": ast.Add, "sub": ast.Sub, "mul": ast.Mult, "div": ast.Div, "pow": ast.Pow, "matmul": ast.MatMult}
+_OPERATORS = {
+    "add": ast.Add,
+    "subtract": ast.Sub,
+    "multiply": ast.Mult,
+    "divide": ast.Div,
+    "pow": ast.Pow,
+    "matmul": ast.MatMult,
+}
 
 
 def _as_operator(call: ast.Call, side: _Side) -> ast.expr:
@@ -436,13 +452,36 @@ class _InPort(ast.NodeTransformer):
             function = port.function(node.attr)
             self.foreign |= function is None
             return function or node
+        if isinstance(node, ast.Attribute) and node.attr == "mT":
+            node = ast.Call(ast.Attribute(node.value, "transpose"), [ast.Constant(-1), ast.Constant(-2)], [])
         node = self.generic_visit(node)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            return self._calls.get(("matmul", ast.unparse(node.left)), node)
         if isinstance(node, ast.Call):
             parameters = port.parameters(node.func) if _called(node, original)[0] else [str(each.arg) for each in node.keywords]
             for each in node.keywords:
                 each.arg = each.arg if each.arg is None else _in_paddle(each.arg, parameters)
-            return self._calls.get(_reads(node, port), node)
+            return self._calls.get(_reads(node, port)) or _in_all_versions(node, port)
         return node
+
+
+_OF_SIZES = {"expand", "reshape", "tile", "transpose"}  # methods that older versions of Paddle hand one list
+
+
+def _in_all_versions(call: ast.Call, port: _Side) -> ast.Call:
+    """A call that newer versions of Paddle take as Torch does, as all of them do."""
+    name, nodes = _called(call, port)
+    if not (name and nodes and isinstance(call.func, ast.Attribute)):
+        return call
+    tensor, *others = nodes
+    if call.func.attr in ("transpose", "swapaxes") and len(others) == 2:
+        axes = [others, others[::-1]]
+        beside = {*map(ast.unparse, others)} in ({"-1", "-2"}, {"1", "2"}, {"2", "3"})
+        return ast.Call(ast.Attribute(tensor, "moveaxis"), others if beside else [ast.List(each) for each in axes], [])
+    if call.func.value is not tensor:
+        return call
+    listed = name in _OF_SIZES and (len(others) > 1 or isinstance((*others, None)[0], (ast.Constant, ast.UnaryOp, ast.Starred)))
+    return ast.Call(ast.Attribute(tensor, name), [ast.List(others)] if listed else others, call.keywords)
 
 
 def _reads(call: ast.Call, side: _Side) -> tuple[str, str]:

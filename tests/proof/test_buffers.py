@@ -1,5 +1,7 @@
 """Buffers that a port computes otherwise than its original, and buffers of zeros."""
 
+from collections import OrderedDict
+
 import numpy as np
 import paddle
 import pytest
@@ -236,6 +238,15 @@ class _Unbiased(paddle.nn.Layer):
 def test_zeros_without_a_gradient_are_none_either():
     assert not prove(_Unbiased(), _Biased(), X, phase="forward")
     assert prove(paddle.nn.Linear(W, W), torch.nn.Linear(W, W), X, phase="forward")
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_statistics_of_a_new_layer_do_not_hide_its_place(right):
+    layers = [("norm", paddle.nn.BatchNorm1D(8)), ("act", paddle.nn.ReLU())]
+    original = torch.nn.Sequential(OrderedDict(norm=torch.nn.BatchNorm1d(8), act=torch.nn.ReLU())).eval()
+    port = paddle.nn.Sequential(*(layers if right else layers[::-1]))
+    port.eval()
+    assert bool(prove(port, original, X, phase="forward")) is right
 
 
 class _Modulated(torch.nn.Module):
