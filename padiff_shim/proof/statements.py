@@ -29,9 +29,9 @@ _WORDS = {  # Torch's names of arguments: Paddle's
     "bias": ("bias_attr",),
 }
 _FUNCTIONS = {  # Torch's names of functions and methods: those that all versions of Paddle have
-    "cat": "concat", "clamp": "clip", "div": "divide", "eq": "equal", "ge": "greater_equal", "gt": "greater_than", "le": "less_equal",
-    "lt": "less_than", "mul": "multiply", "ne": "not_equal", "permute": "transpose", "repeat": "tile", "sub": "subtract",
-    "view": "reshape",
+    "cat": "concat", "clamp": "clip", "div": "divide", "eq": "equal", "ge": "greater_equal", "gt": "greater_than",
+    "le": "less_equal", "lt": "less_than", "mul": "multiply", "ne": "not_equal", "permute": "transpose", "repeat": "tile",
+    "sub": "subtract", "view": "reshape",
 }  # fmt: skip
 _Pair = tuple[ast.expr, ast.expr]  # of the port, of the original
 
@@ -362,7 +362,7 @@ def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> I
 
 
 def _called(call: ast.Call, side: _Side) -> tuple[str, list[ast.expr]]:
-    """Paddle's name of a module's function or a tensor's method, "" of any other; and what it is handed in order, the tensor first."""
+    """Paddle's name of a module's function or a tensor's method, "" of any other; and what it is handed, the tensor first."""
     func = call.func
     if not isinstance(func, ast.Attribute) or _spelt(func.value) == "self":
         return "", call.args
