@@ -17,7 +17,7 @@ from ..frameworks.autocast import autocast_off, grad_tracer
 from ..frameworks.memory import FLOATS, TENSOR_TYPES, as_operand, as_result, to_paddle, to_torch
 from ..frameworks.torch_state import undisturbed
 from ..frameworks.versions import PaddleTensor, attribute, grad_node, set_attribute
-from ..language import logged
+from ..language import logged, tr
 from . import paddle_graph
 from .backward import native_engine
 from .calls import NESTS, TapeCall, freed
@@ -143,11 +143,12 @@ class Operands:
         """Keep only the operands that Paddle's graph leads to from the results of the call; whether there are any.
 
         The others can get no gradient. And a state that each step reads and writes anew (a quantiser's scale) would,
-        as an operand, hold the graph of the step before, and that one the graph of the step before it.
+        as an operand, hold the graph of the step before, and that one the graph of the step before it. A PyLayer's operand
+        that is a result, too, has the PyLayer's node by now.
         """
         if len(self.sides) == 1 and not self.sides[0].is_leaf:  # the usual case: what wants a gradient because of it leads to it
             return True
-        reached = led_to(results, self.aliases)
+        reached = [led or self.returned(alias, results) for led, alias in zip(led_to(results, self.aliases), self.aliases)]
         if any(reached) and not all(reached):
             self.known.clear()
             self.aliases, self.inlets, self.sides = (
@@ -155,6 +156,10 @@ class Operands:
                 for members in (self.aliases, self.inlets, self.sides)
             )
         return any(reached)
+
+    def returned(self, alias: Any, results: Sequence[Any]) -> bool:
+        """Whether a PyLayer has returned this operand as it came."""
+        return self.shown and any(paddle_graph.same_node(alias, result) for result in results)
 
     def joined(self) -> Operands:
         """The same operands, to which others may be added."""
@@ -368,6 +373,10 @@ def _backward_island(
 
     ``ends``: Torch's sides of a PyLayer's results.
     """
+    if any(cell.operands.returned(alias, cell.native_results) for alias in cell.operands.aliases):
+        raise RuntimeError(
+            tr("no gradient of a gradient goes through {name}, which returns an argument as it came", name=cell.name)
+        )
     operands = cell.operands.joined()
     first_gradient = [
         operands.enter(to_paddle(grad.detach().clone(memory_format=torch.contiguous_format)), grad) for _, grad in pairs
@@ -476,9 +485,20 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
     """
     operands = Operands(shown=once)
     positional, named = _with_aliases(operands, args, kwargs)
-    if once:
-        operands.lay_out([*positional, *named.values()])
-    return _results_on_tape(name, original(*positional, **named), operands, once=once)
+    if not once:
+        return _results_on_tape(name, original(*positional, **named), operands, ())
+    entered = [*positional, *named.values()]
+    operands.lay_out(entered)
+    outs = original(*positional, **named)
+    results = [out for out in flat(outs) if type(out) in TENSOR_TYPES]
+    made, returned, rebased = paddle_graph.places_of(results), set(map(id, results)), []
+    for argument, source in zip(flat(entered), flat([*args, *kwargs.values()])):
+        if type(argument) in TENSOR_TYPES and _node(argument) in made:
+            if not refuses_writes(source):
+                rebased.append((argument, source))
+            elif id(argument) in returned:
+                return original(*args, **kwargs)  # it raises: a leaf cannot take the PyLayer's history
+    return _results_on_tape(name, outs, operands, rebased, once=True)
 
 
 @undisturbed
@@ -488,9 +508,17 @@ def _with_aliases(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any
 
 
 @undisturbed
-def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) -> Any:
-    """The results of a native call; those that are differentiable on the tape."""
-    differentiable_results = [out for out in flat(outs) if type(out) in TENSOR_TYPES and not out.stop_gradient and _made(out)]
+def _results_on_tape(name: str, outs: Any, operands: Operands, rebased: Sequence[tuple[Any, Any]], *, once: bool = False) -> Any:
+    """The results of a native call; those that are differentiable on the tape.
+
+    ``rebased``: what a PyLayer has returned as it came, or marked as not in place, as it saw it and as it was given: natively that
+    takes the PyLayer's history.
+    """
+    sources = {id(argument): source for argument, source in rebased}
+    tensors = {id(out): out for out in (*flat(outs), *(argument for argument, _ in rebased)) if type(out) in TENSOR_TYPES}
+    differentiable_results = [
+        out for out in tensors.values() if not out.stop_gradient and _made(out) and not (rebased and out.is_leaf)
+    ]
     if not differentiable_results or not operands.led_to_by(differentiable_results):
         return outs
     if (operands.twinless and any(led_to(differentiable_results, operands.twinless))) or not all(
@@ -499,7 +527,10 @@ def _results_on_tape(name: str, outs: Any, operands: Operands, *, once: bool) ->
         operands.pass_on()
         return outs
     ends = torch_ends(IslandCall(name, differentiable_results, operands, once=once))
-    results = list(map(sentinel, differentiable_results, ends))
+    results = [
+        take(sources[id(out)], out.detach(), end) if id(out) in sources else sentinel(out, end)
+        for out, end in zip(differentiable_results, ends)
+    ]
     if once:
         for result in results:
             attribute(result, TAPE).ignores_answers = True

@@ -61,6 +61,20 @@ class Cube(PyLayer):
         return 3.0 * x * x * grad
 
 
+class Beside(PyLayer):
+    """Gives what it was given, which then has its history: y alone, or ``marked`` as not taken."""
+
+    @staticmethod
+    def forward(ctx, x, y, marked=False):
+        if marked:
+            ctx.mark_not_inplace(y)
+        return x + y, y
+
+    @staticmethod
+    def backward(ctx, grad, other):
+        return grad, grad + 2.0 * other
+
+
 class Mix(PyLayer):
     """Two operands, two results."""
 
@@ -138,6 +152,7 @@ def namespace():
         **calculus(paddle, F),
         "Twice": Twice,
         "Cube": Cube,
+        "Beside": Beside,
         "Mix": Mix,
         "block": block,
         "recompute": recompute,

@@ -150,6 +150,14 @@ t4 = Cube.apply(t1 * 2.0).sum()
 t5, t6 = (paddle.grad(t4, [t1], retain_graph=True)[0] for _ in range(2))
 t4.backward()
 """,
+    **{
+        f"a PyLayer that returns {name}": f"""
+t4 = t1 + 1.0
+t5, t6 = Beside.apply(t1 * 2.0, t4, {marked})
+(t5 * t6 + t4 * 3.0).sum().backward()
+"""
+        for name, marked in (("what it was given", False), ("what is marked", True))
+    },
     "outputs that come twice": "t4 = t1 * 3.0\nt5 = paddle.grad([t4, t4], [t1])[0]",
     "no_grad_vars that depend on the input": "t4 = F.relu(t1)\nt5 = paddle.grad([(t1 * t4).sum()], [t1], no_grad_vars=[t4])[0]",
     "it begins at what was written into": """
