@@ -72,8 +72,9 @@ def test_no_known_fault_explains_rounding(name, pairs):
 @pytest.mark.slow
 @pytest.mark.parametrize("op", honest_formulas.tried(), ids=lambda op: op.name)
 def test_no_known_fault_explains_rounding_in_many_calls(op):
-    count, result = honest_formulas.swept(op, 10_000, seconds=60)
-    assert count > 500
+    """For ten seconds an op; ``python tests/comparison/honest_formulas.py 10000 60`` asks more."""
+    count, result = honest_formulas.swept(op, 10_000, seconds=10)
+    assert count > 50
     assert not result, "\n".join(result[:12])
 
 
