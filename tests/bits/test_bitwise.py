@@ -295,6 +295,7 @@ class Original(torch.nn.Module):
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "written",
     [
@@ -354,6 +355,7 @@ def test_the_line_that_lays_out_an_operand_is_named_and_mended(tmp_path, dense):
     assert answer_of(path, inputs, dtype="bfloat16").identical
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "written",
     [

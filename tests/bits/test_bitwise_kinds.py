@@ -478,6 +478,7 @@ class Shortcut(Net):
         return self.short(x.reshape(3, 1, 11, 24)) + y
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("layers", "body", "original"),
     [

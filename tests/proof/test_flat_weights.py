@@ -156,7 +156,7 @@ def test_a_mistake_is_found_where_weights_are_told_by_their_use(names, original)
     assert by_use(proof)
 
 
-@pytest.mark.rows(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
 def test_what_names_do_not_tell_is_said(dtype):
     proof = padiff_shim.prove(Port("backwards", "numbers"), Flat(), X, dtype=dtype)

@@ -162,7 +162,7 @@ def test_a_fused_projection(how):
     assert prove(AtOnce(how), scrambled(Apart()), STATES, **more)
 
 
-@pytest.mark.rows(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [plain, grouped])
 def test_a_mistake_in_the_layer_of_a_fused_projection_is_the_one_that_is_found(how):
     """Not the layout, which would be another weight."""

@@ -128,6 +128,7 @@ def test_a_tensor_may_be_returned_more_than_once():
     assert [mistake.text for mistake in wrong.mistakes] == ["* 0.25 against * 0.5 (write * 0.5)"], str(wrong)
 
 
+@pytest.mark.slow
 def test_several_mistakes_are_all_found():
     proof = prove(Port(epsilon=1e-3, swapped=True, approximate=True, factor=0.4), original(), TOKENS)
     causes = [str(mistake.cause) for mistake in proof.mistakes]

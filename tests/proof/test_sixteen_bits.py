@@ -137,7 +137,7 @@ def test_a_dtype_that_is_none(dtype):
         prove(Port(), Original(), X, dtype=dtype)
 
 
-@pytest.mark.rows(2)
+@pytest.mark.rows(1)
 @pytest.mark.bitexact
 @pytest.mark.parametrize("name", ["gpt", "llama", "resnet", "tagger"])
 def test_models_of_the_zoo(name):

@@ -97,7 +97,7 @@ def test_memory_that_nothing_was_written_into_is_no_value():
     assert not node.operands[0].tensor.any()
 
 
-@pytest.mark.rows(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{}, {"epsilon": 1e-3}])
 def test_another_momentum_is_named_though_no_output_shows_it(more):
     x = np.random.default_rng(0).standard_normal((3, 3, 6, 6))

@@ -361,6 +361,7 @@ def test_a_forward_that_is_written_otherwise_is_not_accused_of_wrong_gradients()
     assert {stage.name: stage.right for stage in proof.stages}["backward"] is False
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("end", ENDS_OF_THE_ORIGINAL)
 def test_a_graph_that_goes_on_behind_the_originals_end_has_its_line(end):
     original, port = ENDS_OF_THE_ORIGINAL[end]

@@ -46,6 +46,7 @@ def flipped(output):
     return output.flip([1])  # all means stay
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("change", "right"), [(lambda output: output, True), (flipped, False)])
 def test_the_calls_of_both_versions(change, right, capsys):
     port, original = pair(change)
