@@ -356,27 +356,14 @@ def align(matching: Matching, original: Sequence[TraceCall], port: Sequence[Trac
             row, column = row + 1, column + 1
     pairs += [*(CallPair(node, None) for node in original[row:]), *(CallPair(None, node) for node in port[column:])]
     _uncross(matching, pairs)
-    return _of_one_table(matching, pairs)
+    return _tables_first(pairs)
 
 
-def _of_one_table(matching: Matching, pairs: list[CallPair]) -> list[CallPair]:
-    """Pairs calls that are left over and look up one table, wherever they stand.
-
-    Such pairs come first where the first call is alone: of the calls in front of them only the indices count.
-    """
-    left = {place: pair.original for place, pair in enumerate(pairs) if pair.port is None and _looks_up(pair.original)}
-    gone: set[int] = set()
-    for place, (original, port) in enumerate(pairs):
-        if original is not None or port is None or not _looks_up(port):
-            continue
-        other = next((at for at, node in left.items() if node and _shared(matching, node, port)), None)
-        if other is not None:
-            pairs[min(place, other)] = CallPair(left.pop(other), port)
-            gone.add(max(place, other))
-    rest = [pair for place, pair in enumerate(pairs) if place not in gone]
-    if not rest or None not in rest[0]:
-        return rest
-    return sorted(rest, key=lambda pair: not (_looks_up(pair.original) and _looks_up(pair.port)))
+def _tables_first(pairs: list[CallPair]) -> list[CallPair]:
+    """Calls that look up one table come first where the first call is alone: of those in front of them only the indices count."""
+    if not pairs or None not in pairs[0]:
+        return pairs
+    return sorted(pairs, key=lambda pair: not (_looks_up(pair.original) and _looks_up(pair.port)))
 
 
 def _looks_up(node: TraceCall | None) -> bool:

@@ -14,7 +14,7 @@ from ...dispatch.call_site import is_library
 from ...measure.distance import Distance, distance, worst_of
 from ...present.annotations import Patch
 from ...progress import Waiting
-from ...text import listed, many, tr
+from ...text import listed, tr
 from ...trees import elements
 from ...weights.mapping import Mapping as Weights
 from ..arguments import shown
@@ -33,7 +33,7 @@ from .origins import OriginGroup, cause_of, layouts
 from .result import UPDATE, BitOrigin, Bitwise, TravelRow, patched
 from .search import Origin, OriginSearch, unfollowed
 from .source import text_of
-from .updates import PaddleUpdates, update_sides, with_paddles_own
+from .updates import PaddleUpdates, update_sides
 
 if TYPE_CHECKING:
     from ..proof import Proof
@@ -106,10 +106,6 @@ def _look_into_updates(answer: Bitwise, search: OriginSearch, port: PaddleUpdate
     answer.updates_changed = search.identical(search.changed())[0]
     if search.origins and answer.updates_changed[0] < answer.updates_changed[1]:
         answer.notes += _unexplained(search)
-    if answer.updates_changed[0] < answer.updates_changed[1] and (own := with_paddles_own(port)) is not None:
-        updates = search.identical(port.run())[0]
-        if updates[0] == updates[1]:
-            answer.notes.append(tr("with {own} all {updates} are identical", own=own, updates=many(updates[1], "update")))
 
 
 def _own(place: ProgramPlace | None, maker: ProgramPlace | None) -> ProgramPlace | None:

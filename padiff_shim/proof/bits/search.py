@@ -207,23 +207,7 @@ class OriginSearch:
             )
             origin.groups += groups
             origin.times.append(numbers)
-        return self._joined(list(origins.values()))
-
-    def _joined(self, origins: list[Origin]) -> list[Origin]:
-        """Origins without those whose calls are a part of another's: of a weight for which other values are equal by chance."""
-        whole = sorted(origins, key=lambda origin: -len(origin.times[0]))
-        for origin in reversed(whole):
-            for other in whole[: whole.index(origin)]:
-                wholes = [set(calls) for calls in self._again(tuple(other.times[0]))]
-                times = [next((whole for whole in wholes if numbers <= whole), set[int]()) for numbers in origin.times]
-                if all(times):
-                    other.groups += origin.groups
-                    other.times += [
-                        numbers for numbers in map(set, dict.fromkeys(map(frozenset, times))) if numbers not in other.times
-                    ]
-                    origins.remove(origin)
-                    break
-        return origins
+        return list(origins.values())
 
     def _again(self, numbers: Sequence[int]) -> Iterator[tuple[int, ...]]:
         """Some calls each time that their lines run: the numbers of all."""

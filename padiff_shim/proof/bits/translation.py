@@ -290,14 +290,6 @@ class Translator(CallWords):
         for node in constant.readers:
             number = call_number(node)
             values = [] if number is None else [value for _, value in self._recorder.calls[number].inputs]
-            for value in values:
-                tensor = self._recorder.memory(value)
-                if not tensor._is_initialized() or not tensor.is_dense():
-                    continue
-                side = as_side(tensor)
-                sides = [side, side.t()] if side.dim() == 2 else [side]
-                if side.numel() == constant.count and any(torch.equal(each.reshape(-1), flat) for each in sides):
-                    return value, side
             written = constant.node is None and len(values) == len(node.operands)  # since
             for value, operand in zip(values, node.operands if written else ()):
                 if operand.value is constant:

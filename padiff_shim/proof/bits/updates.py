@@ -11,7 +11,6 @@ import numpy as np
 import paddle
 import torch
 
-from ...runlog.optimizer_settings import Settings
 from ...torch_versions import without_modes
 from ...trees import copied
 from ...weights.mapping import Mapping as Weights
@@ -19,7 +18,7 @@ from ...weights.tree import LayerNode, WeightSide
 from ...weights.values import prepared
 from ..agreement import Array, RunOutcome
 from ..programs import Inputs, ModelSide, PaddleSide, TorchSide
-from ..updates import OptimizerCall, Recipe, same_in_paddle, unscaling_float64
+from ..updates import Recipe, unscaling_float64
 from .origins import GRADIENT_OF
 
 Gradients = Sequence[dict[str, Array]]  # of each step, by the weights' names
@@ -45,7 +44,6 @@ class UpdateSide(ModelSide):
     steps: Gradients
     shapes: dict[str, Any]  # of the original's weights
     mapping: Weights
-    settings: list[Settings]  # of the original's optimizer, for each step and weight
     _behind: list[dict[str, Array]]
     _names: dict[int, str]  # of tensors by address, for the capture of the run
 
@@ -125,7 +123,6 @@ def port_updates(port: PaddleSide, mapping: Weights, recipe: Recipe, original: S
     side.mapping = replace(mapping, pairs=[pair for pair in mapping if pair.rule is None or pair.is_exact])
     side.recipe, side.shapes = recipe, {name: array.shape for name, array in original[0].weights.items()}
     side.steps = [_in_layout_of("paddle", side.mapping, outcome.gradients, shapes) for outcome in original]
-    side.settings = [held for outcome in original if outcome.update for held in outcome.update.settings.values()]
     return side
 
 
@@ -153,12 +150,3 @@ def _in_layout_of(framework: str, mapping: Weights, values: dict[str, Array], sh
     writes = prepared(replace(mapping, src=other, pairs=pairs), source, target)
     made = {write.name: torch.as_tensor(write.value, dtype=write.target.dtype).expand_as(write.target) for write in writes}
     return {name: value.detach().numpy().copy() for name, value in made.items()}
-
-
-def with_paddles_own(port: PaddleUpdates) -> OptimizerCall | None:
-    """Exchange a port's optimizer for Paddle's own with the original's settings; None if it has none."""
-    settings = port.settings[0] if port.settings and all(held == port.settings[0] for held in port.settings) else {}
-    own = same_in_paddle(settings)
-    if own is not None:
-        port.recipe = replace(port.recipe, paddle=lambda model: own(model))
-    return own
