@@ -6,7 +6,6 @@ import numpy as np
 import paddle
 import pytest
 import torch
-from helpers import classes
 
 from padiff_shim import ProofVerdict, prove
 from padiff_shim.dispatch.frames import top
@@ -46,30 +45,6 @@ def test_a_port_runs_natively_in_no_mode_unless_it_draws_random_numbers(dropout,
     assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
     assert seen == [*opened, True, True]  # on Torch's kernels, natively, with the gradients of inputs, and in evaluation
     assert proof.differences["native"] < 1e-4  # with dropout, too: Torch's numbers were drawn
-
-
-def test_an_op_that_draws_leaves_its_other_calls_to_paddle():
-    """One dropout that drops, and one that does not: in the native run Torch's kernel answers the first alone."""
-    seen = []
-
-    def dropping(self, x):
-        frame = top()
-        dropped = paddle.nn.functional.dropout(self.linear(x), 0.5)
-        out = paddle.nn.functional.dropout(dropped, 0.5, training=False)
-        seen.append(dict(frame.tally.substituted))
-        return out
-
-    def torchs(self, x):
-        return torch.nn.functional.dropout(torch.nn.functional.dropout(self.linear(x), 0.5), 0.5, training=False)
-
-    Dropping, Torchs = classes(dropping, torchs, linear=("Linear", 6, 6))
-
-    proof = prove(Dropping(), Torchs(), np.random.default_rng(0).standard_normal((3, 6)), phase="forward")
-    assert proof.verdict is ProofVerdict.CODE_CORRECT, str(proof)
-    assert proof.differences["native"] < 1e-5
-    assert [counts.get("dropout") for counts in seen[:2]] in ([1, 1], [2, 1])
-    assert "linear" in seen[0]
-    assert "linear" not in seen[1]
 
 
 class Counting(torch.nn.Module):

@@ -380,25 +380,6 @@ def test_coordinates_of_a_grid_that_are_exchanged():
     assert "(arange(end=5.0)) holds 0 at [0, 1] against 1" in mistake.text
 
 
-def test_parts_that_are_joined_in_another_order():
-    """Patches as Swin merges them: the joined tensors hold the same elements, and what reads them is not to blame."""
-
-    def port(self, x):
-        x = paddle.concat([x[:, 0::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 0::2], x[:, 1::2, 1::2]], axis=-1)
-        return self.a(self.norm(x))
-
-    def original(self, x):
-        x = torch.cat([x[:, 0::2, 0::2], x[:, 1::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 1::2]], dim=-1)
-        return self.a(self.norm(x))
-
-    proof = prove(*pair(port, original, norm=("LayerNorm", 4 * D), a=("Linear", 4 * D, 4)), numbers(2, 4, 4, D))
-    (mistake,) = proof.mistakes
-    parts = "x[:, 0::2, 0::2], x[:, 1::2, 0::2], x[:, 0::2, 1::2], x[:, 1::2, 1::2]"
-    assert (str(mistake.cause), mistake.write) == ("operands swapped", f"x=[{parts}]")
-    lines = [forward.__code__.co_firstlineno + 1 for forward in (port, original)]
-    assert [mistake.paddle.line, mistake.torch.line] == lines
-
-
 def test_the_headline_names_an_output_that_is_wrong_before_one_that_rounds():
     """The first output rounds in another order, the second is wrong."""
 

@@ -531,19 +531,6 @@ def test_a_loss_reads_what_a_generator_gave():
     assert not prove(port, original, INPUTS, loss=lambda outputs: outputs[0].mean())
 
 
-def test_a_graph_ends_where_numpy_leaves():
-    class Port(HeadsPort):
-        def forward(self, x):
-            return paddle.tanh(self.a(x)).numpy(), self.b(x)
-
-    class Original(Heads):
-        def forward(self, x):
-            return torch.tanh(self.a(x)), self.b(x)
-
-    proof = prove(Port(), Original(), INPUTS)
-    assert [mistake.cause for mistake in proof.mistakes] == [Cause.GRAPH_ENDS], str(proof)
-
-
 @pytest.mark.parametrize("detached", ["one", "both", "none"])
 def test_the_graph_ends_before_an_input(detached):
     class Port(HeadsPort):
