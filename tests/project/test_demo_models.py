@@ -13,7 +13,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 import demo_models
 import demo_trainings
 import demo_verdicts
-import tables
 from zoo import PAIRS, pairs
 
 from padiff_shim import testing
@@ -64,12 +63,6 @@ def test_a_difference_is_counted_and_measured():
     assert same < total == len(theirs.outputs) + len(theirs.gradients)
     assert np.isclose(demo_models.largest(ours.outputs, theirs.outputs), 0.5, atol=1e-3)
     assert demo_models.largest(ours.gradients, {}) == float("inf")
-
-
-def test_what_a_model_needs_is_named(monkeypatch):
-    monkeypatch.setitem(tables.NEEDS, TRAINED, ("no_such_package_is_installed",))
-    assert tables.lacking(["gpt"]) is None
-    assert "requirements/demo.txt" in tables.lacking(["gpt", TRAINED])
 
 
 @pytest.mark.parametrize(("name", "dtype"), in_turn(["gpt", "vae", "ppo"], ["float32", "float64"]))

@@ -77,11 +77,3 @@ def test_a_step_that_differs_is_found():
     odd.losses[1] = 1.5
     assert odd.first_apart(first) == 2
     assert same.drift(first) == (0.0, 0.0)
-
-
-def test_lines_that_should_be_equal_are_judged():
-    assert trained.Line("equal", 1e-3, 0.0).good
-    assert not trained.Line("not equal", 1e-3, 1e-9).good
-    assert trained.Line("need not be", 1e-3, 1e-9, exact=False).good
-    assert trained.largest([np.ones(2)], [np.ones(2), np.ones(2)]) == float("inf")
-    assert 0 < trained.largest([np.array([0.0])], [np.array([-0.0])]) < 1e-300, "bits count"

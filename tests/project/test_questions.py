@@ -47,10 +47,3 @@ def test_what_is_not_as_promised_is_told():
     wrong = demo.Answer("ROUNDING", "", "nothing", 1.0)
     assert len(demo.missing(question, wrong)) == len(question.quotes) + 1
     assert demo.missing(question._replace(quotes=(), verdict="ROUNDING", tolerance=0.4), wrong) == ["the tolerance is 1, not 0.4"]
-
-
-def test_questions_are_chosen_by_their_numbers():
-    assert demo.chosen(["35123", "x2paddle_609"]) == ["paddle_35123", "x2paddle_609"]
-    assert demo.chosen([]) == list(demo.ORDER)
-    with pytest.raises(ValueError, match="there is no question '1'"):
-        demo.chosen(["1"])
