@@ -34,8 +34,12 @@ _HIDDEN = -1e4  # scores below it are masked
 _SMOOTHED = 2e-3  # shares of labels, as losses in float32 tell them
 _GATES = 4  # results before a call, two of which it may activate and multiply
 _MOST = 4096  # slices whose order is looked for
+_BRIEF = 80  # characters that a headline has room to tell to write
 _NOTHING_WANTED = {"false", "none", "nchw", "ncl", "ncdhw", "explicit"}  # arguments that say nothing
-_PRODUCTS = frozenset({"matmul", "linear", "mm", "bmm", "addmm"})  # spellings of one call
+_SPELLINGS = (  # of one call
+    frozenset({"matmul", "linear", "mm", "bmm", "addmm"}),
+    frozenset({"rnn", "lstm", "gru", "rnn_tanh", "rnn_relu"}),
+)
 _NUMBER = re.compile(r"-?\d*\.?\d+(?:e-?\d+)?")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
@@ -70,10 +74,10 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
         for rule in (_of_axis, _of_factor, _of_mask, _of_order, _of_rows):
             if (reason := rule(first.reshape(second.shape), second)) is not None:
                 return reason
-    products = _PRODUCTS.intersection(a.names) and _PRODUCTS.intersection(b.names)
-    if others is None and a.kind == "op" and not {*a.names} & {*b.names} and not products:
-        return _other_calls(_api(a), _api(b))
-    return others or arguments
+    spelled = any(spellings.intersection(a.names) and spellings.intersection(b.names) for spellings in _SPELLINGS)
+    if others is not None or a.kind != "op" or {*a.names} & {*b.names}:
+        return others or arguments
+    return None if spelled else _other_calls(_api(a), _api(b))
 
 
 def _other_calls(a: str, b: str) -> DifferenceReason:
@@ -295,6 +299,8 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
     if a.digest == b.digest or a.dtype != b.dtype or not math.prod(a.shape) == math.prod(b.shape) > 1:
         return None
     words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
+    if {"embedding", "gather", "index_select"} & {*call_of_a.names, *call_of_b.names}:
+        return DifferenceReason(LABELS, tr("other positions or tokens: {a} of a and {b} of b read other whole numbers", **words), words)
     return DifferenceReason(LABELS, tr("other labels: {a} of a and {b} of b read other whole numbers", **words), words)
 
 
@@ -456,10 +462,9 @@ def _of_arrangements(rows: Sequence[TensorRow], ways: Sequence[OperandPair]) -> 
         numbers["write"] = to_write(b, a.values) if _is_port(b.source, a.source) else to_write(a, b.values)
         if not numbers["write"]:
             return DifferenceReason(ARRANGED, text, numbers)
-        text, brief = (
-            tr("{text} (write {write})", text=words, write=numbers["write"].lstrip("."))
-            for words in (text, tr("{name} is arranged otherwise", name=shown(name)))
-        )
+        brief, write = tr("{name} is arranged otherwise", name=shown(name)), numbers["write"].lstrip(".")
+        text = tr("{text} (write {write})", text=text, write=write)
+        brief = tr("{text} (write {write})", text=brief, write=write) if len(write) <= _BRIEF else brief
         return DifferenceReason(ARRANGED, text, numbers, brief)
     return None
 
@@ -574,10 +579,15 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
 
 
 def of_multiplied(row: TensorRow, factor: float) -> DifferenceReason | None:
-    """The numbers by which runs multiply the same, as rates of a moving average, where a's values are ``factor`` times b's."""
+    """The numbers by which runs multiply the same, as rates of a moving average, where a's values are ``factor`` times b's; or
+    words in which a call of both differs."""
     reason, sure = (None, False) if row.a is None or row.b is None else _of_arguments((), row.a, row.b)
-    a, b = map(float, next(iter(reason.numbers.values()))) if reason is not None and sure else (0.0, 0.0)
-    return reason if a and abs(factor * b - a) <= _CLOSE * abs(a) else None
+    if reason is None or not sure:
+        return None
+    a, b = next(iter(reason.numbers.values()))
+    if not (_NUMBER.fullmatch(a) and _NUMBER.fullmatch(b)):  # words, as those of reduction=
+        return reason
+    return reason if float(a) and abs(factor * float(b) - float(a)) <= _CLOSE * abs(float(a)) else None
 
 
 def of_graph_end(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | None:
@@ -604,7 +614,10 @@ def _meanings(*calls: Tensor | None) -> list[dict[str, str]]:
     reads = [call.reads for call in calls if call is not None and call.reads is not None]
     known = [dict(read.arguments) for read in reads]
     alike = len({frozenset(operand.digest for operand in read.operands) for read in reads}) == 1
-    for arguments in known:
+    for call, arguments in zip(filter(None, calls), known):
+        if "embedding" in call.names:
+            row = arguments.get("padding_idx", "-1")
+            arguments["padding_idx"] = tr("none") if row == "-1" else tr("row {row}", row=row)
         if {"is_test", "momentum"} <= arguments.keys():
             arguments["training"] = str("True" not in (arguments.pop("is_test"), arguments.pop("use_global_stats", "")))
             arguments["momentum"] = f"{1 - float(arguments['momentum']):.6g}"
@@ -656,7 +669,8 @@ def of_statistics(rows: Sequence[TensorRow], layer: str | None = None) -> Differ
         words = [f"{1 - rate if own else rate:.6g}" for rate, own in zip(rates, paddles)]  # Paddle's is 1 minus Torch's
         text = tr("momentum is {a} in a, {b} in b", a=words[0], b=words[1])
         if paddles[0] != paddles[1]:
-            text = tr("{text} (write {write})", text=text, write=f"momentum={1 - rates[paddles[0]]:.6g}")
+            write = f"momentum={1 - rates[paddles[0]]:.6g}"
+            text = tr("{text} (Paddle's is 1 minus Torch's: write {write})", text=text, write=write)
         return DifferenceReason(ARGUMENTS, text, {"momentum": words, "until": str(norm.any), "step": norm.any.step})
     return None
 

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..arguments import function, path, whole
 from ..errors import ArgumentError, described
 from ..measure.difference import Comparator
@@ -41,7 +43,9 @@ from .reasons import counted, factor_of, reason_of
 from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
-from .tensors import ROW_KINDS, WEIGHT, Tensor, is_loss, is_weight, numbered, parameter_name, scales_loss
+from .tensors import (
+    NORM, ROW_KINDS, VARIANCES, WEIGHT, Tensor, is_loss, is_weight, may_be_loss, numbered, parameter_name, scales_loss, wide,
+)  # fmt: skip
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _COMPARED = 3  # steps that tell a skipped one from accumulation
@@ -668,6 +672,7 @@ def _end(step: RecordedStep, *, layers: bool) -> Tensor | None:
     for tensor in step.tensors:
         operands = tensor.reads.operands if tensor.reads is not None else ()
         beside = tensor.size == 1 and operands and not any(operand.digest in made for operand in operands)  # made of the scale
+        beside = beside or tensor.name == NORM
         bits = digests(tensor)
         call = tensor.kind, tensor.layer, tensor.name, *sorted(bits)
         again = call in calls and "" not in bits  # as a backward computes it once more
@@ -710,8 +715,10 @@ def _count_equal(step: StepDifference, recorded: RecordedStep, difference: Diffe
 
 
 def _loss(step: RecordedStep) -> float | None:
-    """The last loss: what a backward starts from, or a scalar that the program noted as it."""
+    """The last loss: what a backward starts from, or a scalar that the program noted as it; else the last from which one can."""
     scalars = [tensor for tensor in step.tensors if is_loss(tensor)]
+    single = (tensor for tensor in step.tensors if may_be_loss(tensor)) if not scalars else ()
+    scalars += [tensor for tensor in single if tensor.reads is None or any(operand.graph for operand in tensor.reads.operands)]
     return scalars[-1].figures.get("mean") if scalars else None
 
 
@@ -758,11 +765,26 @@ def _judged(rows: list[TensorRow], scaled: set[str] | None) -> list[TensorRow]:
         scaled.add(LOSS)
     equal |= {LOSS} if len(equal) == len(used) > 0 else scaled or set()
     for place, row in enumerate(rows):
+        if _one_element_less(row, rows):
+            rows[place] = _no_difference(row, tr("Torch divides a running variance by one element less"))
         name = LOSS if scales_loss(row.any) else row.any.name if row.any.kind in ("gradient", LOSS) else ""
         factor = factor_of(row) if row.differs and name in equal else None
         if factor is not None and (row.any.size > 1 or scaled is not None or counted(factor)):
             rows[place] = _no_difference(row, tr("of a scaled loss; equal as the update uses them"))
     return rows
+
+
+def _one_element_less(row: TensorRow, rows: Sequence[TensorRow]) -> bool:
+    """Whether a running variance differs by no more than Torch, which divides a batch's by one element less, has it rightly."""
+    sides = {side.name.rpartition(".")[2]: side for side in (row.a, row.b) if side is not None}
+    if sides.keys() != {*VARIANCES}:
+        return False
+    layer = row.any.name.rpartition(".")[0]
+    made = [part for other in rows if other.any.layer == layer for part in other.any.parts_known]
+    counts = [part.size // row.any.size for part in made if part.size > 2 * row.any.size]
+    paddles, torchs = ([side.figures.get("norm", 0.0)] if (own := wide(side)) is None else own for side in map(sides.get, VARIANCES))
+    more = np.asarray(torchs) / np.asarray(paddles) - 1
+    return bool(counts) and bool(np.all((more >= -_ROUNDED) & (more <= 1 / (min(counts) - 1) + _ROUNDED)))
 
 
 def _put_right(rows: list[TensorRow], *, crossing: bool) -> list[TensorRow]:

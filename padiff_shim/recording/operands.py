@@ -51,13 +51,18 @@ class Arranged(NamedTuple):
 def arrangements(source: Tensor, values: Array, shape: tuple[int, ...]) -> Iterator[Arranged]:
     """The ways in which a program may have made a tensor of this shape of a result, the likeliest first."""
     shape = shape if len(shape) <= _AXES else tuple(length for length in shape if length > 1)  # the others move nothing
-    size = math.prod(shape)
-    times = size // source.size if source.size and not size % source.size else 0
-    for axis, length in enumerate(shape) if 1 < times <= _CUTS else ():
-        for way in arrangements(source, values, (*shape[:axis], length // times, *shape[axis + 1 :])) if not length % times else ():
-            yield way._replace(values=way.values.repeat(times, axis), repeated=f".repeat_interleave({times}, {axis})")
+    yield from _unrepeated(source, values, shape)
+    for axis, length in enumerate(shape):
+        for times in (times for times in range(2, _CUTS + 1) if not length % times):
             tiles = [times if place == axis else 1 for place in range(len(shape))]
-            yield way._replace(values=np.tile(way.values, tiles), repeated=f".tile({tiles})")
+            for way in _unrepeated(source, values, (*shape[:axis], length // times, *shape[axis + 1 :])):
+                yield way._replace(values=way.values.repeat(times, axis), repeated=f".repeat_interleave({times}, {axis})")
+                yield way._replace(values=np.tile(way.values, tiles), repeated=f".tile({tiles})")
+
+
+def _unrepeated(source: Tensor, values: Array, shape: tuple[int, ...]) -> Iterator[Arranged]:
+    """The same of what holds each element once."""
+    size = math.prod(shape)
     cuts = source.size // size if size and not source.size % size else 0
     if not 0 < cuts <= _CUTS:
         return

@@ -27,7 +27,7 @@ DOTS = 4000
 STEPS = doc.Most(12, 12, 500)
 LAYERS_DRAWN = 60
 REASONS = 3  # that a headline names
-TABLE = "table"  # the kind of a reason
+TABLE, SCALE = "table", "scale"  # kinds of reasons
 NO_VALUES = marked("its values were not recorded")
 
 
@@ -79,7 +79,8 @@ def shorter(difference: Difference) -> Iterator[str]:
     rank = [tr("rank {rank}", rank=first.rank)] if first.rank else []
     step = [tr("step {step}", step=first.any.step)] if first.any.step else []
     place = tr("first {row}", row=joined(", ", [*rank, *step, first.any.sentence(brief=True)]))
-    placed = [[*reasons, place]] if reason is not None and not origin and "until" not in reason.numbers else []
+    has_place = reason is not None and not origin and "until" not in reason.numbers
+    placed = [[*reasons, *_forward_equal(difference), place], [*reasons, place]] if has_place else []
     known = (
         [*placed, [*origin, *reasons, number], [*origin, *reasons], [*data, *reasons], origin, reasons] if origin or reasons else []
     )
@@ -176,8 +177,19 @@ def _differing(difference: Difference, row: TensorRow) -> str:
         return text
     if "until" in difference.reason.numbers:  # it has a place of its own
         return tr("{reason}; {number}", reason=difference.reason.text, number=text)
-    words = {"reason": difference.reason.text, "place": _row_place(row), "number": number, "far": _row_size(row)}
+    reason = joined("; ", [difference.reason.text, *_forward_equal(difference)])
+    words = {"reason": reason, "place": _row_place(row), "number": number, "far": _row_size(row)}
     return tr("{reason}, first at {place}; {number}: {far}", **words)
+
+
+def _forward_equal(difference: Difference) -> Iterator[str]:
+    """That a forward agrees behind which a gradient differs, where the reason does not say it."""
+    first, reason = difference.first, difference.reason
+    if first is None or reason is None or first.any.kind not in GRADIENTS[1:] or reason.kind in (*ROW_KINDS, SCALE):
+        return
+    kinds = {row.any.kind for row in difference.compared if row.any.step == first.any.step}
+    if kinds & {"op", "layer", LOSS}:
+        yield tr("the forward agrees")
 
 
 def _alone(difference: Difference) -> str:

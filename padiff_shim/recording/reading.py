@@ -274,6 +274,8 @@ class Recorded:
                     continue
                 tables = enumerate(event["tensors"], len(self.described))
                 self.described += [self._rooted(tensor_of({**table, "index": index}, self.path.parent)) for index, table in tables]
+                for tensor in self.described[event["first"] :]:  # the outermost layer may be of another class in the other run
+                    tensor.names += (tensor.layer,) if tensor.kind == INPUT and tensor.tensor != WEIGHT else ()
             elif event["type"] == "step":
                 step = self._fingerprints(event, known)
                 if step is None:

@@ -91,6 +91,11 @@ class Updates:
                 return used[-1]
         return None
 
+    def same_states(self, row: TensorRow) -> bool:
+        """Whether what the optimizer keeps for a parameter was recorded behind an update, and agrees."""
+        states = [known for known in self._rows[STATE, self.name(row)] if known.any.step == row.any.step]
+        return bool(states) and not any(known.differs for known in states)
+
     def count(self, row: TensorRow, side: str) -> int:
         """How many updates of a parameter a run has made in the step, by the gradients that they used."""
         used = (getattr(other, side) for other in self._all if other.any.kind == IN_STEP and other.any.step == row.any.step)
@@ -118,6 +123,7 @@ def reason_of(
     updates = Updates(difference)
     rounding = explained(
         difference.rows,
+        difference.inputs,
         lambda row, unseen: not updates.begins(row) and bool(difference.settings.of(row, unseen=unseen)),
         updates.name,
         updates.begins,
@@ -228,7 +234,8 @@ def _of_result(difference: Difference, first: TensorRow) -> DifferenceReason | N
         return calls
     own = of_average(difference.rows, first) if first.any.kind == "note" else of_call(difference.rows, first)
     masked = own if own is not None and own.kind == MASK else None  # one that a run lacks is none of the call that adds it
-    return masked or of_lone_call(difference.rows, first) or _of_numbers(first, difference) or own
+    arguments = own if own is not None and own.kind == ARGUMENTS else None
+    return masked or of_lone_call(difference.rows, first) or arguments or _of_numbers(first, difference) or own
 
 
 def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -412,7 +419,8 @@ def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | N
     read = {operand.digest for side in sides_of_first if side.reads for operand in side.reads.operands}
     read |= set().union(*(digests(side) for side in sides_of_first if side.kind == "layer"))  # that it may return as they are
     drawing = []
-    for row in (first, *(row for row in difference.rows if row.apart is None and row.any.step == first.any.step)):
+    before = (row for row in difference.rows if row.apart is None and row.any.step == first.any.step)
+    for row in (first, *(row for row in before if row.any.index < first.any.index)):
         tensor = row.any
         sides = [side for side in (row.a, row.b) if side is not None and (row is first or read & digests(tensor))]
         if any((side.reads and side.reads.draws) or "dropout" in side.name.lower() for side in sides):
@@ -641,7 +649,11 @@ def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> Differe
         state = first.any.tensor or STATE
         text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)
         return DifferenceReason(UPDATE, text, {"state": state})
-    return DifferenceReason(UPDATE, tr("the optimizer began with another state: gradients are equal, updates are not"), {})
+    if updates.same_states(first):
+        text = tr("gradients and the optimizer's states are equal, updates are not: both optimizers compute otherwise")
+        return DifferenceReason(OPTIMIZER, text, {})
+    text = tr("gradients are equal, updates are not: the optimizer began with another state, or computes otherwise")
+    return DifferenceReason(UPDATE, text, {})
 
 
 # Torch's words for settings -> the kind of reason.

@@ -94,6 +94,8 @@ class StepRecorder:
 
     def clip(self, parameters: Sequence[Any], how: Settings, call: Callable[[], Any]) -> Any:
         """A program's ``call`` clips these parameters' gradients, as a step may do itself, and how: they are written before."""
+        if len(parameters) == 1 and "clip_norm" in how:
+            how = {**how, "clip_each_norm": how["clip_norm"]}
         with paused():
             self._in_step(parameters)
             self._clipped.update(dict.fromkeys(map(id, parameters), how))

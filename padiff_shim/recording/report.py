@@ -13,7 +13,7 @@ from ..runlog.reader import text_of
 from ..text import shown, tr
 from . import tensors as contents
 from .shards import RankTensor
-from .tensors import WEIGHT, Tensor
+from .tensors import WEIGHT, Tensor, may_be_loss
 
 if TYPE_CHECKING:
     from .difference import Difference, TensorRow
@@ -58,9 +58,14 @@ def hashed(difference: Difference) -> Iterator[tuple[str, list[TensorRow]]]:
     yield tr("Data of each step: digests"), data
     full = all((header.get("options") or {}).get("values") == "full" for header in difference.headers)
     hashes = tr("MD5") if full else tr("digests, for no values were recorded")
-    kinds = ((tr("Losses and notes"), (LOSS, "note")), (tr("Results of layers"), ("layer",)), (tr("Optimizer states"), (STATE,)))
-    for title, chosen in kinds:
-        yield tr("{title}: {hashes}", title=title, hashes=hashes), [row for row in difference.rows if row.any.kind in chosen]
+    rows = difference.rows
+    parts = (
+        (tr("Losses and notes"), [row for row in rows if row.any.kind in (LOSS, "note") or may_be_loss(row.any)]),
+        (tr("Results of layers"), [row for row in rows if row.any.kind == "layer"]),
+        (tr("Optimizer states"), [row for row in rows if row.any.kind == STATE]),
+    )
+    for title, chosen in parts:
+        yield tr("{title}: {hashes}", title=title, hashes=hashes), chosen
 
 
 def hash_cells(row: TensorRow) -> doc.Row:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ..measure.distance import coarser
 from ..runlog.events import CLIPPED, IN_STEP, STATE
 from .difference import TensorRow
-from .tensors import GRADIENTS, VARIANCES, Tensor
+from .tensors import GRADIENTS, WEIGHT, Tensor
 
 _UNITS = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 _OWN = 8.0  # units of roundoff, times the root of how many numbers a call sums: what its own rounding makes
@@ -55,6 +55,7 @@ class Rounding:
 
 def explained(
     rows: Sequence[TensorRow],
+    inputs: Sequence[TensorRow],
     other_settings: Callable[[TensorRow, bool], bool],
     name: Callable[[TensorRow], str],
     begins: Callable[[TensorRow], bool],
@@ -66,13 +67,15 @@ def explained(
 
     Args:
         rows: of the difference, in the order of the runs.
+        inputs: what both runs were given.
         other_settings: whether the optimizers made a row with settings that differ; with whether its update is unseen.
         name: what the rows of one parameter share.
         begins: whether a row is of a parameter as the runs begin: of a resume, with what rounding has made before.
         same_rules: whether both optimizers are known to have the same settings.
         crossing: whether the runs are of two frameworks.
     """
-    rounding, flow, formulas = Rounding(), _Flow(rows, name, same_rules, crossing), _OtherFormulas()
+    rounding, flow, formulas = Rounding(), _Flow(rows, name, same_rules), _OtherFormulas()
+    flow.begin(inputs)
     for row in rows:
         if formulas.first is not None and (row.any.step != formulas.first[0].any.step or row.any.kind in _BEHIND):
             if not formulas.agree:
@@ -151,11 +154,10 @@ class _Flow:
         rows: all of the run.
         name: what the rows of one parameter share.
         same_rules: both optimizers have the same settings.
-        crossing: the runs are of two frameworks, of which Torch divides a running variance by one element less.
     """
 
-    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str], same_rules: bool, crossing: bool) -> None:
-        self._name, self._same_rules, self._crossing = name, same_rules, crossing
+    def __init__(self, rows: Sequence[TensorRow], name: Callable[[TensorRow], str], same_rules: bool) -> None:
+        self._name, self._same_rules = name, same_rules
         self._made: dict[str, float] = {}  # digest of a result of a -> its difference
         self._largest = 0.0  # of all
         self._first = self._step = rows[0].any.step if rows else 0
@@ -167,6 +169,11 @@ class _Flow:
         self._norm = 0.0  # the largest of a gradient
         self._vectors = [row for row in rows if row.any.kind == "parameter" and row.apart is not None and len(row.any.shape) == 1]
         self._recorded = any(row.any.kind == "parameter" for row in rows)
+
+    def begin(self, inputs: Sequence[TensorRow]) -> None:
+        """The weights with which the runs begin, behind the updates of steps before in a resume."""
+        weights = [row for row in inputs if row.any.tensor == WEIGHT and row.apart is not None and not math.isnan(row.apart.relative)]
+        self._parameters = {self._name(row): row.apart.relative for row in weights if row.apart is not None}
 
     def add(self, row: TensorRow, size: float, *, negligible: bool = False) -> None:
         """What was made next; a ``negligible`` gradient counts for its own parameter alone."""
@@ -221,7 +228,6 @@ class _Flow:
         size, unit = row.apart.relative if row.apart is not None else math.nan, _UNITS.get(coarser(a.dtype, b.dtype), math.nan)
         own = size <= _OWN * unit * math.sqrt(_summed(a)) and not (incoming == 0 and _one_sided(a, b, size))
         own = own and not (self.unseen(a) and self.equal)
-        own = own or (self._crossing and a.name.endswith(VARIANCES) and size <= _SMALL)
         factor = size / max(incoming, unit)
         far = size > _SMALL or (a.kind == "parameter" and not self._same_rules)
         carried = factor <= (_FAR.get(a.kind, _AMPLIFIED) if far else _AMPLIFIED) or self.alone(row)

@@ -391,6 +391,12 @@ def is_loss(tensor: Tensor) -> bool:
     return tensor.kind == LOSS or (tensor.kind == "note" and tensor.size == 1 and "loss" in tensor.name.lower())
 
 
+def may_be_loss(tensor: Tensor) -> bool:
+    """Whether it is a single number that the program makes outside of its model, or that a layer returns."""
+    outside = tensor.kind == "layer" or (tensor.kind == "op" and not tensor.layer)
+    return outside and tensor.size == 1 and "float" in tensor.dtype
+
+
 def scales_loss(tensor: Tensor) -> bool:
     """Whether a call's result may be a scaled loss."""
     return tensor.size == 1 and tensor.kind == "op" and bool(_SCALING.intersection(tensor.names))

@@ -81,8 +81,9 @@ def differing(first: Settings, second: Settings) -> Iterator[tuple[str, Any, Any
         return
     ways = [[(word, settings[word]) for word in CLIPS if word in settings] for settings in (first, second)]
     unknown_way = CLIP in {*first, *second}
-    other_way = not unknown_way and all(ways) and ways[0][0][0] != ways[1][0][0]
-    left = {"optimizer", "decoupled", CLIP, *(CLIPS if other_way or unknown_way else ())}
+    common = [way[0] for way in ways[0] if way[0] in second]  # a call that clips one gradient by its norm does both
+    other_way = not unknown_way and all(ways) and not common
+    left = {"optimizer", "decoupled", CLIP, *(CLIPS if other_way or unknown_way else CLIPS.keys() - common if common else ())}
     if other_way:
         yield CLIP_WAYS, ways[0][0], ways[1][0]
     for word in sorted({*first, *second} - left):

@@ -62,6 +62,7 @@ class PaddleBlock(paddle.nn.Layer):
         self.q, self.k, self.v, self.out = (paddle.nn.Linear(WIDTH, WIDTH, bias_attr=False) for _ in range(4))
         self.gate, self.up = (paddle.nn.Linear(WIDTH, 32, bias_attr=False) for _ in range(2))
         self.down = paddle.nn.Linear(32, WIDTH, bias_attr=False)
+        self.idle = paddle.nn.Dropout(0.0)
 
     def turned(self, x):
         if "pairs" in self.faults:
@@ -96,7 +97,7 @@ class PaddleBlock(paddle.nn.Layer):
         q, k = (y * cosine[:, None] + self.turned(y) * sine[:, None] for y in (q, k))
         k, v = (v, k) if "exchanged" in self.faults else (k, v)
         mixed = self.attention(q, k, v).reshape([-1, LENGTH, WIDTH])
-        x = x + self.out(PF.dropout(mixed, 0.1) if "dropout" in self.faults else mixed)
+        x = x + self.idle(self.out(PF.dropout(mixed, 0.1) if "dropout" in self.faults else mixed))
         hidden = self.second(x.detach() if "detach" in self.faults else x)
         hidden = self.down(PF.silu(self.gate(hidden)) * self.up(hidden))
         return x + (hidden - x if "lost" in self.faults else hidden)
@@ -222,7 +223,9 @@ def llama(
                 name = "model" if not port else "0" if "numbered" in faults else "llama"
                 around = (paddle.nn.LayerDict if port else torch.nn.ModuleDict)({name: model})
                 stack.enter_context(recorded(folder, around if inside else model, framework, values, whole))
-            for part in np.split(TOKENS[(number + ("later" in faults)) % len(TOKENS)], parts):
+            entropy = functools.partial(PF.cross_entropy, reduction="sum") if "summed" in faults else entropy
+            tokens = TOKENS[(number + ("later" in faults)) % len(TOKENS), : 3 if "batch" in faults else BATCH]
+            for part in np.split(tokens, parts):
                 logits = model(tensor(np.ascontiguousarray(part[:, :-1])))
                 labels = tensor(np.ascontiguousarray(part[:, 1:]).reshape(-1))
                 loss = entropy(logits.reshape([-1, VOCABULARY]), labels)
@@ -457,7 +460,7 @@ def classifier(folder, framework, values="full", clips=False, faults=(), **more)
     model = PaddleClassifier(faults) if port else original
     if port:
         padiff_shim.transfer_weights(original, model)
-        clip = paddle.nn.ClipGradByGlobalNorm(0.1) if clips else None
+        clip = paddle.nn.ClipGradByNorm(0.1) if clips == "each" else paddle.nn.ClipGradByGlobalNorm(0.1) if clips else None
         optimizer = paddle.optimizer.SGD(0.1, parameters=model.parameters(), grad_clip=clip)
     else:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -474,8 +477,8 @@ def classifier(folder, framework, values="full", clips=False, faults=(), **more)
             if not port:
                 optimizer.zero_grad()
             loss.backward()
-            if clips and not port:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            for group in () if port or not clips else model.parameters() if clips == "each" else [model.parameters()]:
+                torch.nn.utils.clip_grad_norm_(group, 0.1)
             optimizer.step()
             if port and "kept" not in faults:
                 optimizer.clear_grad()
@@ -490,7 +493,7 @@ def classifier(folder, framework, values="full", clips=False, faults=(), **more)
     return folder
 
 
-def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), accuracy=0.5):
+def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), accuracy=0.5, rms=False):
     """Two moving averages of the weights behind each update, a branch whose gradient may end, and a note behind the last step."""
     torch.manual_seed(4)
     port = framework == "paddle"
@@ -502,6 +505,11 @@ def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), acc
         model, optimizer = layers, paddle.optimizer.SGD(0.1, parameters=layers.parameters())
     else:
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    if rms:
+        make = paddle.optimizer.RMSProp if port else torch.optim.RMSprop
+        optimizer = (
+            make(1e-2, rho=0.99, epsilon=1e-8, parameters=model.parameters()) if port else make(model.parameters(), 1e-2)
+        )
     module, tensor = (paddle, paddle.to_tensor) if port else (torch, torch.from_numpy)
     weights = list(model.parameters())[:: -1 if "backwards" in faults else 1]
     averages = [[parameter.detach().clone() for parameter in weights] for _ in rates]
