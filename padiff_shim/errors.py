@@ -152,3 +152,15 @@ def described(value: object) -> str:
         return text
     kind = type(value).__name__
     return tr("an {type}", type=kind) if kind[:1].lower() in "aeiou" else tr("a {type}", type=kind)
+
+
+def ended_with(error: BaseException) -> str:
+    """The error with which a program ended, in a line; "" of an end that is no failure, as ``sys.exit(0)``.
+
+    >>> ended_with(ValueError("a shape")), ended_with(KeyboardInterrupt()), ended_with(SystemExit(0))
+    ('ValueError: a shape', 'KeyboardInterrupt', '')
+    """
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return ""
+    line = str(error).strip().partition("\n")[0][:200]
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__

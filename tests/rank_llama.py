@@ -34,7 +34,7 @@ FAULTS = {
     "held": ("op", "layers.0.attn", "arguments", {}),  # the same, where the fused layer itself is never called
     "axis": ("op", "layers.0.attn", "axis", {"a": -2, "b": -1}),
     "reduce": ("layer", "layers.0.attn.o_proj", "partial sums", {}),
-    "epsilon": ("op", "layers.0.norm1", "constant", {"more": 1e-2 - 1e-5}),
+    "epsilon": ("op", "layers.0.norm1", "arguments", {"y": ["0.01", "1e-05"]}),
     "norm": ("note", "gradient norm", "norm", {"twice": False}),
     "norm of all": ("note", "gradient norm", "norm", {"twice": True}),
     "heads": (

@@ -204,7 +204,7 @@ class Observer:
 
     def _close(self) -> None:
         if self._mode is not None:
-            if (error := program.failure()) is not None and isinstance(self.run, Run):
+            if (error := program.failure()) is not None:
                 self.run.ended_by(error)
             self._mode.stop()
 

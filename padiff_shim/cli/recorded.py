@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..errors import ended_with
 from ..modes.environment import not_imported
 from ..runlog.reader import text_of
 from ..text import tr
@@ -58,15 +59,19 @@ class RecordedProgram:
         self._recording = record(options.folder, framework=options.framework, overwrite=options.overwrite, **form)
         self._recording.joins = options.inside
         self.options, self.command, self.run = options, "", self
-        self.file = options.folder
+        self.file, self._how = options.folder, "closed"
 
     def start(self) -> None:
         """Begin to write."""
         self._recording.start()
 
+    def ended_by(self, error: BaseException) -> None:
+        """The program ended with ``error``."""
+        self._how = ended_with(error) or self._how
+
     def stop(self) -> None:
         """Write the last line; a process that computed nothing, as a launcher, leaves no file."""
-        self._recording.stop()
+        self._recording.stop(self._how)
         if not self._recording.records:
             self._recording.discard()
 

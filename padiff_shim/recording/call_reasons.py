@@ -300,7 +300,8 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
         return None
     words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
     if {"embedding", "gather", "index_select"} & {*call_of_a.names, *call_of_b.names}:
-        return DifferenceReason(LABELS, tr("other positions or tokens: {a} of a and {b} of b read other whole numbers", **words), words)
+        text = tr("other positions or tokens: {a} of a and {b} of b read other whole numbers", **words)
+        return DifferenceReason(LABELS, text, words)
     return DifferenceReason(LABELS, tr("other labels: {a} of a and {b} of b read other whole numbers", **words), words)
 
 

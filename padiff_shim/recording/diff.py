@@ -44,7 +44,18 @@ from .samples import CommonSamples
 from .shards import AUTO, ShardRules, Way
 from .switches import candidates
 from .tensors import (
-    NORM, ROW_KINDS, VARIANCES, WEIGHT, Tensor, is_loss, is_weight, may_be_loss, numbered, parameter_name, scales_loss, wide,
+    NORM,
+    ROW_KINDS,
+    VARIANCES,
+    WEIGHT,
+    Tensor,
+    is_loss,
+    is_weight,
+    may_be_loss,
+    numbered,
+    parameter_name,
+    scales_loss,
+    wide,
 )  # fmt: skip
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
@@ -715,7 +726,7 @@ def _count_equal(step: StepDifference, recorded: RecordedStep, difference: Diffe
 
 
 def _loss(step: RecordedStep) -> float | None:
-    """The last loss: what a backward starts from, or a scalar that the program noted as it; else the last from which one can."""
+    """The last loss: what a backward starts from, or a scalar that the program noted as it; else the last that may be one."""
     scalars = [tensor for tensor in step.tensors if is_loss(tensor)]
     single = (tensor for tensor in step.tensors if may_be_loss(tensor)) if not scalars else ()
     scalars += [tensor for tensor in single if tensor.reads is None or any(operand.graph for operand in tensor.reads.operands)]
@@ -782,9 +793,10 @@ def _one_element_less(row: TensorRow, rows: Sequence[TensorRow]) -> bool:
     layer = row.any.name.rpartition(".")[0]
     made = [part for other in rows if other.any.layer == layer for part in other.any.parts_known]
     counts = [part.size // row.any.size for part in made if part.size > 2 * row.any.size]
-    paddles, torchs = ([side.figures.get("norm", 0.0)] if (own := wide(side)) is None else own for side in map(sides.get, VARIANCES))
-    more = np.asarray(torchs) / np.asarray(paddles) - 1
-    return bool(counts) and bool(np.all((more >= -_ROUNDED) & (more <= 1 / (min(counts) - 1) + _ROUNDED)))
+    norms = [np.array(sides[name].figures.get("norm", 0.0)) for name in VARIANCES]
+    paddles, torchs = (norm if (own := wide(sides[name])) is None else own for norm, name in zip(norms, VARIANCES))
+    more = torchs - paddles
+    return bool(counts) and bool(np.all((more >= -_ROUNDED * paddles) & (more <= (1 / (min(counts) - 1) + _ROUNDED) * paddles)))
 
 
 def _put_right(rows: list[TensorRow], *, crossing: bool) -> list[TensorRow]:

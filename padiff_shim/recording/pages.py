@@ -147,7 +147,7 @@ def _answer(difference: Difference) -> str:
 def _equal(difference: Difference, *, brief: bool) -> str:
     """The answer where nothing that was compared differs; ``brief``: without names."""
     compared = many(difference.counts.compared, "tensor")
-    if not difference.met:
+    if not difference.met and not difference.holes:
         return tr("NOT COMPARABLE: all compared tensors are equal, but the last results have no partner")
     if difference.holes:
         text = tr("INCOMPLETE: {tensors} compared, none differs, but a recording is not whole", tensors=compared)
@@ -177,8 +177,8 @@ def _differing(difference: Difference, row: TensorRow) -> str:
         return text
     if "until" in difference.reason.numbers:  # it has a place of its own
         return tr("{reason}; {number}", reason=difference.reason.text, number=text)
-    reason = joined("; ", [difference.reason.text, *_forward_equal(difference)])
-    words = {"reason": reason, "place": _row_place(row), "number": number, "far": _row_size(row)}
+    why = joined("; ", [difference.reason.text, *_forward_equal(difference)])
+    words = {"reason": why, "place": _row_place(row), "number": number, "far": _row_size(row)}
     return tr("{reason}, first at {place}; {number}: {far}", **words)
 
 

@@ -19,7 +19,7 @@ from ..arguments import flag, model as checked_model, one_of, path, whole
 from ..catalogue.registry import families
 from ..dispatch.call_site import CallSite, call_site
 from ..dispatch.frames import paused
-from ..errors import ArgumentError, FileError, ModeError, described
+from ..errors import ArgumentError, FileError, ModeError, described, ended_with
 from ..language import tr
 from ..modes.environment import prepare, processes, rank
 from ..runlog.encoding import encode
@@ -712,12 +712,11 @@ class Recording:
     def __enter__(self) -> Recording:
         return self.start()
 
-    def __exit__(self, kind: Any, error: Any, _: Any) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if self._observer is None and error is None:
             return  # stopped inside of the block
         if self._observer is not None:
-            closed = error is None or (isinstance(error, SystemExit) and not error.code)
-            self.stop("closed" if closed else f"{kind.__name__}: {str(error)[:500]}")
+            self.stop((error is not None and ended_with(error)) or "closed")
 
     def __del__(self) -> None:
         if not getattr(self, "_tried", True):

@@ -13,7 +13,7 @@ from ..runlog.reader import text_of
 from ..text import shown, tr
 from . import tensors as contents
 from .shards import RankTensor
-from .tensors import WEIGHT, Tensor, may_be_loss
+from .tensors import WEIGHT, Tensor, is_loss, may_be_loss
 
 if TYPE_CHECKING:
     from .difference import Difference, TensorRow
@@ -59,8 +59,9 @@ def hashed(difference: Difference) -> Iterator[tuple[str, list[TensorRow]]]:
     full = all((header.get("options") or {}).get("values") == "full" for header in difference.headers)
     hashes = tr("MD5") if full else tr("digests, for no values were recorded")
     rows = difference.rows
+    noted = any(is_loss(row.any) for row in rows)
     parts = (
-        (tr("Losses and notes"), [row for row in rows if row.any.kind in (LOSS, "note") or may_be_loss(row.any)]),
+        (tr("Losses and notes"), [row for row in rows if row.any.kind in (LOSS, "note") or (not noted and may_be_loss(row.any))]),
         (tr("Results of layers"), [row for row in rows if row.any.kind == "layer"]),
         (tr("Optimizer states"), [row for row in rows if row.any.kind == STATE]),
     )

@@ -172,8 +172,9 @@ class _Flow:
 
     def begin(self, inputs: Sequence[TensorRow]) -> None:
         """The weights with which the runs begin, behind the updates of steps before in a resume."""
-        weights = [row for row in inputs if row.any.tensor == WEIGHT and row.apart is not None and not math.isnan(row.apart.relative)]
-        self._parameters = {self._name(row): row.apart.relative for row in weights if row.apart is not None}
+        weights = [(row, row.apart) for row in inputs if row.any.tensor == WEIGHT]
+        sizes = {self._name(row): apart.relative for row, apart in weights if apart is not None}
+        self._parameters = {name: size for name, size in sizes.items() if not math.isnan(size)}
 
     def add(self, row: TensorRow, size: float, *, negligible: bool = False) -> None:
         """What was made next; a ``negligible`` gradient counts for its own parameter alone."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..arguments import one_of, whole
-from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, unknown
+from ..errors import OPS_LISTED, ArgumentError, MismatchError, PadiffShimError, UnknownNameError, ended_with, unknown
 from ..files import Scratch
 from ..present.annotations import Finding
 from ..present.document import Document, version_words
@@ -101,9 +101,8 @@ class CompareRun(Run):
 
         Ends that are none (of iterators, ``sys.exit(0)``) and the mode's own verdicts do not count.
         """
-        if not isinstance(error, _ENDS) and not (isinstance(error, SystemExit) and error.code in (None, 0)):
-            text = " ".join(filter(None, [f"{type(error).__name__}:", str(error).strip().partition("\n")[0][:200]]))
-            self.counts.ended_by = text.removesuffix(":")
+        if not isinstance(error, _ENDS) and (text := ended_with(error)):
+            self.counts.ended_by = text
 
     def begin(self, environment: Mapping[str, Any], flags: Mapping[str, Any], concerns: Sequence[str] = ()) -> None:
         """The mode opens: see :meth:`Recorder.begin`. A run that was loaded begins nothing.

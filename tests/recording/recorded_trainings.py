@@ -507,9 +507,7 @@ def averaged(folder, framework, values="full", rates=(0.9, 0.99), faults=(), acc
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
     if rms:
         make = paddle.optimizer.RMSProp if port else torch.optim.RMSprop
-        optimizer = (
-            make(1e-2, rho=0.99, epsilon=1e-8, parameters=model.parameters()) if port else make(model.parameters(), 1e-2)
-        )
+        optimizer = make(1e-2, rho=0.99, epsilon=1e-8, parameters=model.parameters()) if port else make(model.parameters(), 1e-2)
     module, tensor = (paddle, paddle.to_tensor) if port else (torch, torch.from_numpy)
     weights = list(model.parameters())[:: -1 if "backwards" in faults else 1]
     averages = [[parameter.detach().clone() for parameter in weights] for _ in rates]
