@@ -151,7 +151,7 @@ def as_the_original_has_it(differences: Differences, evidence: Evidence) -> Diff
     text = text if best.own else tr("the original has {wanted} here, the port does not", wanted=best.wanted)
     text = tr("{first}: {second}", first=known, second=text) if known else text
     sites = original.site._replace(line=best.original), port.site._replace(line=best.line)
-    cause = difference.cause if difference.cause is Cause.PLACE else best.cause
+    cause = difference.cause if difference.cause in (Cause.PLACE, Cause.SWAPPED) else best.cause
     settled = replace(settled, cause=cause, text=text, sites=sites, rewrite=best.rewrite, settles=helps == MENDS)
     return [*differences[:-1], settled]
 
@@ -179,12 +179,8 @@ def _other_statement(
 
 
 def names_before_operands(differences: Differences, evidence: Evidence) -> Differences:
-    """The same first of operands that are swapped, where a line in front gives them each other's names."""
-    difference = differences[-1]
-    changed = as_the_original_has_it(differences, evidence) if difference.cause is Cause.SWAPPED else differences
-    line = changed[-1].sites[1] if changed[-1].sites else None
-    in_front = line is not None and difference.port is not None and line.line < difference.port.site.line
-    return changed if in_front else differences
+    """The same first of operands that are swapped: a line in front may give them each other's names."""
+    return as_the_original_has_it(differences, evidence) if differences[-1].cause is Cause.SWAPPED else differences
 
 
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:
