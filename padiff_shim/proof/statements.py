@@ -132,7 +132,14 @@ def _of_functions(
             outermost = {node: text for node, text in texts if node not in within}
             whole[statement] = _changed(file, statement, twin, outermost)
     yield from _moved(file, own, dict(statements), whole)
-    yield from changes
+    alone = [each for each in _statements(own) if isinstance(each, (ast.Assign, ast.AugAssign)) and each not in dict(statements)]
+    every = list[Otherwise]()
+    if whole and 0 < len(alone) <= _TOGETHER:  # the port needs several for what is one in the original
+        first = next(iter(whole.values()))
+        leaving = [(ast.unparse(each), Rewrite(file, frozenset([Edit(*extent(each), "")]))) for each in alone]
+        united = _all_of([*whole.values(), *(first._replace(own=text, wanted="", rewrite=left) for text, left in leaving)])
+        every = [united._replace(cause=Cause.OTHER_OP)]
+    yield from [*changes[:_MOST_MOVED], *every, *changes[_MOST_MOVED:]]
 
 
 def _moved(
@@ -190,9 +197,9 @@ _TOGETHER = 3  # statements that the original alone has in a function: more are 
 def _left_out(
     other: ast.FunctionDef, pairs: Sequence[tuple[ast.stmt, ast.stmt]], file: str, in_port: _InPort, known: Collection[str]
 ) -> list[Otherwise]:
-    """The statements that the original alone has, each at its place beside the port's; none of many, or of names not ``known``."""
+    """The statements of ``known`` names that the original alone has, each at its place beside the port's; none of many."""
     twins, changes = {twin: statement for statement, twin in pairs}, list[Otherwise]()
-    stored, read = set[str](), set[str]()
+    stored = set[str]()
     for block in _blocks(other):
         for at, statement in enumerate(block):
             written = isinstance(statement, (ast.Assign, ast.AugAssign, ast.Expr)) and not isinstance(statement.value, ast.Constant)
@@ -200,14 +207,16 @@ def _left_out(
             beside = before or next((twins[each] for each in block[at:] if each in twins), None)
             if statement in twins or not written or beside is None:
                 continue
+            in_port.foreign = False
             rewritten, indent = in_port.visit(copy.deepcopy(statement)), "\n" + " " * beside.col_offset
             names, text = [node for node in ast.walk(rewritten) if isinstance(node, ast.Name)], ast.unparse(rewritten)
-            read |= {node.id for node in names if isinstance(node.ctx, ast.Load)} - stored
+            if in_port.foreign or {node.id for node in names if isinstance(node.ctx, ast.Load)} - {"self", *known, *stored}:
+                continue
             stored |= {node.id for node in names if isinstance(node.ctx, ast.Store)}
             line, column = (beside.end_lineno or 0, beside.end_col_offset or 0) if before else (beside.lineno, beside.col_offset)
             edit = Edit(line, column, line, column, f"{indent}{text}" if before else f"{text}{indent}")
             changes.append(Otherwise("", text, beside.lineno, statement.lineno, Rewrite(file, frozenset([edit])), Cause.MISSING))
-    return [] if in_port.foreign or len(changes) > _TOGETHER or read - {"self", *known} else changes
+    return [] if len(changes) > _TOGETHER else changes
 
 
 def _all_of(changes: Sequence[Otherwise]) -> Otherwise:
@@ -263,25 +272,46 @@ def _around(site: CallSite, functions: Mapping[str, ast.FunctionDef]) -> str:
 
 
 def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
-    return [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
+    statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
+    return sorted(statements, key=lambda node: node.lineno)
 
 
 def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> list[tuple[ast.stmt, ast.stmt]]:
-    """The statements that stand for one another, for they give the same names; those of a kind between such, if as many."""
-    names, expected = ([_gives(node) for node in nodes] for nodes in (own, other))
-    matcher = difflib.SequenceMatcher(None, names, expected, autojunk=False)
-    pairs = list[tuple[ast.stmt, ast.stmt]]()
-    for _, begin, end, first, last in matcher.get_opcodes():
-        for kind in dict.fromkeys(_gives(node)[0] for node in own[begin:end]):
-            alike = [[node for node in nodes if _gives(node)[0] == kind] for nodes in (own[begin:end], other[first:last])]
-            if len(alike[0]) == len(alike[1]):
-                pairs += zip(*alike)
+    """The statements that stand for one another, for they give the same names, by the same calls or not."""
+    pairs = list(_in_order(own, other, _made_by))
     left = [[node for node in nodes if not any(node in pair for pair in pairs)] for nodes in (own, other)]
     for name in dict.fromkeys(map(_gives, left[0])):  # in another branch, or another order
         alike = [[node for node in nodes if _gives(node) == name] for nodes in left]
         if len(alike[0]) == len(alike[1]):
             pairs += zip(*alike)
     return pairs
+
+
+def _in_order(
+    own: list[ast.stmt], other: list[ast.stmt], key: Callable[[ast.stmt], tuple[str, ...]]
+) -> Iterator[tuple[ast.stmt, ast.stmt]]:
+    """The statements of one key; those of a kind between such, if as many."""
+    matcher = difflib.SequenceMatcher(None, [*map(key, own)], [*map(key, other)], autojunk=False)
+    for tag, begin, end, first, last in matcher.get_opcodes():
+        here, there = own[begin:end], other[first:last]
+        if tag == "equal":
+            yield from zip(here, there)
+        elif key is _made_by:
+            yield from _in_order(here, there, _gives)
+        else:
+            for kind in dict.fromkeys(_gives(node)[0] for node in here):
+                alike = [[node for node in nodes if _gives(node)[0] == kind] for nodes in (here, there)]
+                if len(alike[0]) == len(alike[1]):
+                    yield from zip(*alike)
+
+
+def _made_by(statement: ast.stmt) -> tuple[str, ...]:
+    """The kind of a statement, the names that it gives, and what it calls last for them."""
+    value = getattr(statement, "value", None)
+    called = getattr(value, "func", None)
+    name = called.slice.value if isinstance(called, ast.Subscript) and isinstance(called.slice, ast.Constant) else None
+    name = name or getattr(called, "attr", getattr(called, "id", type(getattr(value, "op", value)).__name__))
+    return (*_gives(statement), _FUNCTIONS.get(str(name), str(name)))
 
 
 def _gives(statement: ast.stmt) -> tuple[str, ...]:
@@ -313,6 +343,8 @@ def _parts(own: ast.AST, other: ast.AST, port: _Side, original: _Side) -> Iterat
     """The names, numbers and parts that stand for one another in two statements or expressions, equal ones included."""
     if isinstance(own, ast.BinOp) and isinstance(other, ast.Call):
         other = _as_operator(other, original)
+    if isinstance(own, ast.Attribute) and isinstance(other, ast.Subscript) and ast.unparse(other.slice) == repr(own.attr):
+        own, other = own.value, other.value  # `blocks.norm`, `blocks["norm"]`
     within = [_operands(node) for node in (own, other)]
     if isinstance(own, ast.Call) and isinstance(other, ast.Call):
         yield from _of_calls(own, other, port, original)
@@ -335,6 +367,10 @@ def _parts(own: ast.AST, other: ast.AST, port: _Side, original: _Side) -> Iterat
 def _of_calls(own: ast.Call, other: ast.Call, port: _Side, original: _Side) -> Iterator[_Pair]:
     """What two calls call and read; and the port's with all that the original's reads, or with its function, if Paddle has it."""
     (name, nodes), (expected, others) = _called(own, port), _called(other, original)
+    if not (name and expected) and len(nodes) != len(others):  # a layer's that either holds in something else
+        nodes, others = own.args, other.args
+    if name == expected == "transpose" and len(others) > len(nodes):  # of two axes: rearrangements tell it
+        nodes, others = nodes[:1], others[:1]
     if len(others) > len(nodes) and nodes and isinstance(nodes[-1], (ast.List, ast.Tuple)):  # `reshape(2, 8)`, `reshape([2, 8])`
         others = [*others[: len(nodes) - 1], ast.List(others[len(nodes) - 1 :])]
     parameters = port.parameters(own.func)

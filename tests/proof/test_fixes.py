@@ -710,6 +710,32 @@ def _with_lines(file, lines):
 
 # Lines of a forward in which elements lie in another order, and the original's behind --; in brackets which line is named, from 0.
 ORDERS = """
+# softmax by hand, in two statements (1)
+m = q.reshape([2, 6, 8])
+m = paddle.exp(m - m.max(-1, keepdim=True))
+m = m / (m.sum(-1, keepdim=True) + 1e-2)
+return self.k(m)
+--
+m = q.reshape(2, 6, 8)
+m = torch.softmax(m, -1) + 1e-2
+return self.k(m)
+
+# a residual lost among statements of one name (2)
+h = q
+x = self.k(q)
+x = F.relu(x)
+x = F.tanh(x)
+x = F.softmax(x, -1)
+return x
+--
+h = q
+x = self.k(q)
+x = torch.relu(x)
+x = x + h
+x = torch.tanh(x)
+x = torch.softmax(x, -1)
+return x
+
 # transpose too many before a call (2)
 w = q.reshape([2, 3, 2, 8])
 w = w[:, :2]
