@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -575,13 +574,8 @@ def _halves(side: TraceOperand) -> list[TraceOperand]:
 
 
 def _in_one_shape(side: TraceOperand, other: TraceOperand) -> tuple[TraceOperand, TraceOperand] | None:
-    """Two tables of as many numbers, or two masks that say the same of most places; None of others, or of whole numbers."""
-    if side.tensor.dtype is torch.bool is other.tensor.dtype:
-        meant = _as_meant(side, other, None)
-        with contextlib.suppress(RuntimeError):
-            here, there = torch.broadcast_tensors(meant.tensor, other.tensor)
-            return meant._replace(tensor=here), other._replace(tensor=there)
-    elif side.tensor.numel() > 1 and comparable(side, other) and side.tensor.is_floating_point():
+    """Two tables of as many numbers; None of others, or of whole numbers."""
+    if side.tensor.numel() > 1 and comparable(side, other) and side.tensor.is_floating_point():
         return side, other._replace(tensor=other.tensor.reshape(side.tensor.shape))
     return None
 
@@ -748,7 +742,7 @@ def explain(
     elif cause is Cause.EXTRA and mend is None and not (pair.port and pair.port.backward):
         mend = mend_of_end(end)
     taken = value_taken_for(matching, pair) if cause in _OTHERWISE_GIVEN else None
-    arranged, pair = _arranged_behind(matching, pair) if cause is Cause.ORDER else (None, pair)
+    arranged = _arranged_or_made(matching, pair) if cause is Cause.ORDER else None
     sites = _sites(matching, cause, pair, arranged)
     return CallDifference(cause, text, pair.original, pair.port, mend, sites, taken, arranged=arranged)
 
@@ -815,19 +809,16 @@ def _sites(matching: Matching, cause: Cause, pair: CallPair, arranged: Arranged 
     return (step.site if step else pair.original.site), (our.site if our else pair.port.site)
 
 
-def _arranged_behind(matching: Matching, pair: CallPair) -> tuple[Arranged | None, CallPair]:
-    """What is arranged otherwise, and for which calls: these, or those that take the parts which they read."""
+def _arranged_or_made(matching: Matching, pair: CallPair) -> Arranged | None:
+    """What is arranged otherwise for two calls: an operand, or what a call has made of it that holds the same elements."""
     arranged = _arranged(matching, pair)
     if arranged is not None or pair.original is None or pair.port is None:
-        return arranged, pair
+        return arranged
     expected, actual, _ = _factors(pair.original, pair.port)
     for operand, other in zip(expected, actual):
-        behind = CallPair(operand.value.node, other.value.node)
-        if (arranged := _arranged(matching, behind)) is not None:
-            return arranged, behind
         if (value := _rearranged(operand.value)) is not None and matching.same(value, other.value):
-            return (operand._replace(value=value, way=()), other), pair
-    return None, pair
+            return operand._replace(value=value, way=()), other
+    return None
 
 
 def _rearranged(value: Value) -> Value | None:
@@ -906,9 +897,6 @@ def _cause(matching: Matching, pairs: Sequence[CallPair]) -> tuple[Cause, str, C
         instead = call_in_its_place(matching, alone, following, pairs)
         if instead is not None:
             return Cause.OTHER_OP, tr("{port} in place of {original}", port=instead, original=alone), CallPair(alone, instead)
-        moved = not alone.backward and _rearranged(alone.result) is not None
-        if moved and _arranged_behind(matching, following)[0] is not None:
-            return Cause.ORDER, tr("what {original} gives is arranged by other steps", original=alone), following
         return Cause.MISSING, missing_text(matching, alone, pairs), both
     if (lookup := _same_lookup(matching, alone)) is not None:
         return (*difference_of(matching, lookup, alone), CallPair(lookup, alone))

@@ -203,8 +203,6 @@ def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differe
     for api, nodes in _calls_of_api(difference, evidence):
         if (api.symbol or "alpha" in api.arguments) and difference.cause in _OF_CALLS:
             continue
-        if difference.arranged is not None and {"perm", "shape"} & api.arguments.keys():
-            continue  # its steps are another rule's
         own = [value for node in nodes for value in node.results]
         within = [value for value in own if value.readers and all(reader in nodes for reader in value.readers)]
         lacking = [value for value in values if value not in matching.of_first]
