@@ -22,7 +22,7 @@ from .bits.formulation import replay
 from .bits.source import PortNames, aliases
 from .bits.words import CallWords, Untranslatable, literal
 from .causes import CallDifference
-from .expressions import Rewrite, ValueSource, argument_node, argument_source, both, names_in, source_of_value
+from .expressions import Rewrite, ValueSource, argument_node, both, names_in, source_of_value
 from .findings import Cause
 from .match import Matching, kind, same_numbers
 from .plans import Defined
@@ -273,7 +273,8 @@ def tensor_arguments(call: ApiCall) -> Iterator[tuple[Value, Any, ast.expr]]:
 
 def rewrites_of(difference: CallDifference, evidence: Evidence) -> Iterator[Rewrite]:
     """The changes of the port's lines that may mend a difference."""
-    for way in (*_WAYS.get(difference.cause, ()), _with_arguments, _with_result, _with_reader):
+    of_cause = [_with_missing] if difference.cause is Cause.MISSING else []
+    for way in (*of_cause, _with_arguments, _with_result, _with_reader):
         rewrite = way(difference, evidence)
         if rewrite is not None and rewrite.patch() is not None:
             yield rewrite
@@ -324,34 +325,6 @@ def _made(value: Value) -> tuple[ApiCall, Any] | None:
 
 def _holds(own: Value, value: Value) -> bool:
     return own.count == value.count and same_numbers(own.sorted, value.sorted)
-
-
-def _without_extra(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
-    """The operand of a call that is too much, in its place; without noise, what it is added to."""
-    extra, matching = difference.port, evidence.matching
-    if extra is None or extra.api is None or matching is None or extra.api.layers > 1 or extra.api.symbol == "[]=":
-        return None
-    beside = [call for call in evidence.port.nodes if call.api and call.api.place == extra.api.place and not call.backward]
-    if extra.name in _NOISE and len(beside) == 1:
-        beside += [reader for reader in extra.result.readers if not reader.backward]
-    call, wanted = beside[-1].api, [operand.value for operand in difference.original.operands] if difference.original else []
-    held = [value for call in beside for value in call.results]
-    if any(map(matching.is_matched, held)):
-        return None  # not all of it is too much
-    read = [operand.value for call in beside for operand in call.operands if operand.value.node is not None or operand.value.label]
-    read = [value for value in dict.fromkeys(read) if value not in held]
-    read = [value for value in read if matching.of_second.get(value) in wanted] or read
-    if len(read) != 1 or len({call.api for call in beside}) > 1 + (extra.name in _NOISE) or call is None or call.expression is None:
-        return None
-    tensors = [(name, value_of(own)) for name, own in call.arguments.items() if type(own) in TENSOR_TYPES]
-    text = argument_source(call, next((name for name, own in tensors if _holds(own, read[0])), ""))
-    return ValueSource(call.file, call.expression, "").replaced_by(text) if text else None
-
-
-_WAYS: dict[Cause, tuple[Callable[[CallDifference, Evidence], Rewrite | None], ...]] = {
-    Cause.MISSING: (_with_missing,),
-    Cause.EXTRA: (_without_extra,),
-}
 
 
 def _with_arguments(difference: CallDifference, evidence: Evidence) -> Rewrite | None:
