@@ -111,7 +111,6 @@ weight_norm_kernel = torch._weight_norm
 standard_gamma_kernel = torch._standard_gamma
 dirichlet_kernel = torch._sample_dirichlet
 batch_norm_kernel = torch._batch_norm_impl_index
-suggested_format = torch._prims_common.suggest_memory_format
 
 
 def foreach(name: str) -> Callable[..., Any]:

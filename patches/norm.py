@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 from padiff_shim.numerics import models
 from padiff_shim.table.op import Definition, Fault, Sample, op
-from padiff_shim.torch_versions import batch_norm_kernel, suggested_format, weight_norm_kernel
+from padiff_shim.torch_versions import batch_norm_kernel, weight_norm_kernel
 
 from ._declarations import with_axes
 from ._faults import GROUP_NORM, elementwise, factors, single
@@ -59,6 +59,7 @@ def layer_norm(
 
 _FACTOR = "Paddle rounds an epsilon, a factor or a power to float32"
 _DOUBLE = {"float64": _FACTOR, "gradient float64": _FACTOR}
+_Kernel = Callable[..., tuple[Any, ...]]
 _FLAGS = "is_test=False momentum=0.9 epsilon=1e-5 data_format|data_layout='NCHW' use_global_stats=False trainable_statistics=False"
 
 
@@ -72,6 +73,19 @@ def _kernel(
     return tuple(batch_norm_kernel(x, weight, bias, mean, variance, *how)[:3])
 
 
+def _gradient_in_order(out: torch.Tensor) -> torch.Tensor:
+    """A result whose gradient Torch reads as it lies: of an image with an axis of one element it takes two orders for alike."""
+    if out.ndim > 3 and 1 in out.shape[2:] and out.requires_grad:
+        out.register_hook(torch.Tensor.contiguous)
+    return out
+
+
+def _in_order(x: Any, *others: Any) -> tuple[Any, ...]:
+    """What the kernel gives of images that lie in order, where Torch's gradients of others may be wrong."""
+    out, *saved = _kernel(x.contiguous() if x.ndim > 3 and 1 in x.shape[2:] else x, *others)
+    return _gradient_in_order(out), *saved
+
+
 def _of_batch(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, momentum: float, epsilon: float) -> tuple[Any, ...]:
     """The statistics of the batch, and Paddle's running ones: their variance is that of the batch as it is.
 
@@ -79,7 +93,7 @@ def _of_batch(x: Any, mean: Any, variance: Any, weight: Any, bias: Any, momentum
     A momentum of 0.9 is 0.1 to a Torch program, and not the 0.09999999999999998 that is 1 - 0.9.
     """
     running, unbiased = mean.clone(), torch.zeros_like(variance)
-    out, *saved = _kernel(x, running, unbiased, weight, bias, True, float(1 - Decimal(repr(momentum))), epsilon)
+    out, *saved = _in_order(x, running, unbiased, weight, bias, True, float(1 - Decimal(repr(momentum))), epsilon)
     count = x.numel() // x.shape[1]
     return out, running, unbiased * ((count - 1) / count) + momentum * variance, *saved, x.new_empty(0, dtype=torch.uint8)
 
@@ -94,14 +108,14 @@ def _torchs_statistics(
 
 
 def _normed(
-    trained: Callable[..., tuple[Any, ...]], x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any
+    kernel: _Kernel, trained: _Kernel, x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any
 ) -> tuple[Any, ...]:
     """``torch.nn.functional.batch_norm``, and what Paddle keeps beside its result; ``trained`` computes its running statistics."""
     is_test, momentum, epsilon, data_format, fixed, trainable = flags
     last, mean, variance = data_format[-1] == "C" and x.ndim > 2, mean.detach(), variance.detach()
     x = to_first(x, last)
     if fixed or (is_test and not trainable):
-        out, *_ = _kernel(x, mean, variance, scale, bias, False, 0.0, epsilon)
+        out, *_ = kernel(x, mean, variance, scale, bias, False, 0.0, epsilon)
         zeros = torch.zeros_like(mean)
         return (
             to_last(out, last),
@@ -117,46 +131,18 @@ def _normed(
     return to_last(out, last), *others
 
 
-def _gradient_of(x: torch.Tensor, out: torch.Tensor, last: bool = False) -> torch.Tensor:
-    """``out``, whose gradient lies as ``x`` does where Torch's backward would read it in x's order though it lies in another.
-
-    That is where an axis has one element: both orders of an image then count as alike, and the gradients are others.
-    """
-    if x.ndim in _CHANNELS_LAST and 1 in x.shape and out.requires_grad:
-        out.register_hook(lambda grad: to_last(_lying_as(to_first(x, last), to_first(grad, last)), last))
-    return out
-
-
-_CHANNELS_LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
-
-
-def _lying_as(x: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
-    """A gradient in the order of ``x`` if Torch would take them for alike and they are not."""
-    in_order, last = x.is_contiguous(), _CHANNELS_LAST[x.ndim]
-    misread = in_order != grad.is_contiguous() and (grad if in_order else x).is_contiguous(memory_format=last)
-    if not misread or suggested_format(x) != suggested_format(grad):
-        return grad
-    return grad.contiguous() if in_order else torch.empty_like(x).copy_(grad)
-
-
-def _with_right_gradients(x: Any, mean: Any, variance: Any, scale: Any, bias: Any, *flags: Any) -> tuple[Any, ...]:
-    """Paddle's statistics, and gradients of what lies unlike that are right, unlike Torch's own."""
-    out, *others = _normed(_of_batch, x, mean, variance, scale, bias, *flags)
-    return _gradient_of(x, out, flags[3][-1] == "C"), *others
-
-
 batch_norm = op(
     f"x mean variance scale|weight=None bias=None {_FLAGS}",
     name="batch_norm",
     tensors=5,
     promote="none",
-    definition=Definition(functools.partial(_normed, _torchs_statistics)),
+    definition=Definition(functools.partial(_normed, _kernel, _torchs_statistics)),
     results=("out", "mean_out", "variance_out", "saved_mean", "saved_variance", "reserve_space"),
     writes={1: "mean", 2: "variance"},
     unwritten=("saved_mean", "saved_variance", "reserve_space"),
     unread=("bias",),
     note="momentum is the old value's share; the running variance is that of the batch (Torch: of the population)",
-)(_with_right_gradients)
+)(functools.partial(_normed, _in_order, _of_batch))
 
 
 class _Asked(torch.autograd.Function):
@@ -201,18 +187,13 @@ def group_norm(x: Any, scale: Any, bias: Any, epsilon: float, groups: int, data_
     return to_last(F.group_norm(_asked(to_first(x, last), weight, bias), groups, weight, bias, epsilon), last)
 
 
-def _of_instances(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor:
-    """``torch.nn.functional.instance_norm`` of the instances' own statistics."""
-    return F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon)
-
-
 @op(
     "x scale|weight=None bias=None epsilon=1e-5",
     tensors=3,
     promote="none",
     unread=("bias",),
     deviations=_DOUBLE,
-    definition=Definition(_of_instances),
+    definition=Definition(lambda x, scale, bias, epsilon: F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon)),
     samples=(
         Sample((2, 3, 4, 5), (3,), (3,)),
         Sample((2, 3, 7), None, None, epsilon=1e-3),
@@ -220,8 +201,8 @@ def _of_instances(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor
     ),
 )
 def instance_norm(x: Any, scale: Any, bias: Any, epsilon: float) -> torch.Tensor:
-    """``torch.nn.functional.instance_norm`` of the instances' own statistics, which Torch takes of a contiguous copy."""
-    return _gradient_of(x.contiguous(), _of_instances(x, scale, bias, epsilon))
+    """``torch.nn.functional.instance_norm`` of the instances' own statistics."""
+    return _gradient_in_order(F.instance_norm(x, None, None, scale, bias, True, 0.1, epsilon))
 
 
 def _rounded_share(own: Any, x: Any, size: int, alpha: float, beta: float, k: float, data_format: str) -> torch.Tensor:

@@ -87,8 +87,10 @@ class DtypeRules:
         return lacks
 
     def _kind(self, values: Sequence[Any], targets: Sequence[Any] | None) -> Hashable:
+        """Dtypes and ranks of the operands, types of those that are numbers; types of the attributes, and how large they are."""
         leading = self._op.leading
-        return kind_of_call(values[:leading], values[leading:]), None if targets is None else tuple(targets)
+        operands = tuple([_of_operand(value) for value in values[:leading]])
+        return operands, tuple([_of_attribute(value) for value in values[leading:]]), None if targets is None else tuple(targets)
 
     def _take(self, values: Sequence[Any], targets: Sequence[Any] | None, lacks: str) -> None:
         make_room(self._taken)
@@ -287,11 +289,6 @@ def make_room(known: dict[Any, Any] | set[Any]) -> None:
     """Forget what is known of kinds of calls, where it is of more than a program that repeats itself has."""
     if len(known) >= _MOST:
         known.clear()
-
-
-def kind_of_call(operands: Sequence[Any], attributes: Sequence[Any]) -> Hashable:
-    """Dtypes and ranks of the operands, types of those that are numbers; types of the attributes, and how large they are."""
-    return tuple([_of_operand(value) for value in operands]), tuple([_of_attribute(value) for value in attributes])
 
 
 def _of_operand(value: Any) -> Any:

@@ -40,10 +40,6 @@ class Peaks(NamedTuple):
         """Those of all parts of a tensor."""
         return parts[0] if len(parts) == 1 else cls(*(np.concatenate(column) for column in zip(*parts)))
 
-    def largest_first(self) -> Array:
-        """The positions, by size."""
-        return self.places[self.sizes.argsort()[::-1]]
-
 
 @functools.lru_cache(maxsize=256)
 def _every(count: int) -> Array:

@@ -77,7 +77,7 @@ def _peaks(values: Any, peaks: Peaks | None, count: int) -> Array:
         if not isinstance(flat, np.ndarray):
             return flat.topk(min(4 * count, flat.numel())).indices.cpu().numpy()
         peaks = Peaks.of(flat, block_length(flat.size))
-    return peaks.largest_first()
+    return peaks.places[peaks.sizes.argsort()[::-1]]
 
 
 def _units(places: Array, quantity: Quantity, count: int) -> Array:
