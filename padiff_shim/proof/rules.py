@@ -822,7 +822,9 @@ def definitions(differences: Differences, evidence: Evidence) -> Differences:
             continue
         text = joined("", (f"{op}: ", definition.how, advice_on_definition(op)))
         first = within[0]
-        wholes = [other for other in within if _key(other) == _key(first)]  # the same in every layer
+        wholes = [
+            other for other in within if _key(other, evidence.layers[1]) == _key(first, evidence.layers[1])
+        ]  # the same in every layer
         setting = first.port.key if first.port else None
         differences = [
             replace(other, cause=Cause.ATTRIBUTE, text=text, setting=setting) if other in wholes else other
@@ -861,8 +863,10 @@ def _lines(difference: CallDifference) -> list[Line | None]:
     return [None if call is None else (site or call.site)[:2] for call, site in zip(calls, sites)]
 
 
-def _key(difference: CallDifference) -> tuple[Any, ...]:
-    """What is equal for differences that are one mistake: cause, lines and ops, and of attributes which."""
+def _key(difference: CallDifference, layers: Mapping[str, Model]) -> tuple[Any, ...]:
+    """What is equal for differences that are one mistake: cause, lines and ops, and of attributes which; ``layers``: the port's."""
+    if difference.cause is Cause.BUFFER and (place := place_of_buffer(layers, difference.attribute)) is not None:
+        return (difference.cause, place.file, place.line)  # whoever reads it
     lines = _lines(difference)
     names = [call and call.name for call in (difference.original, difference.port)]
     if difference.cause in (Cause.MISSING, Cause.EXTRA, Cause.ORDER):  # the other program's call beside it may be any of several
@@ -885,7 +889,7 @@ def mistakes(differences: Sequence[CallDifference], layers: LayersOfBoth) -> lis
         Those with the largest effect first; behind them, in the order of the program, those whose effect was not measured.
     """
     settings: dict[Key, Any] = {}
-    keys = [_key(difference) for difference in differences]
+    keys = [_key(difference, layers[1]) for difference in differences]
     keys = [settings.setdefault(each.setting, key) if each.setting else key for each, key in zip(differences, keys)]
     once_each = merged(zip(keys, (_mistake(difference, layers) for difference in differences)))
     return sorted(once_each, key=lambda mistake: -(mistake.effect or 0.0))

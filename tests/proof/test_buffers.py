@@ -21,7 +21,7 @@ class _Masked(torch.nn.Module):
         self.register_buffer("order", torch.tensor([1, 0, 2, 3]), persistent=persistent)
 
     def forward(self, x):
-        return self.norm(self.fc(x))[:, self.order] @ self.mask
+        return self.norm(self.fc(x))[:, self.order] @ self.mask + self.mask.sum(0)
 
 
 class _MaskedPort(paddle.nn.Layer):
@@ -32,7 +32,7 @@ class _MaskedPort(paddle.nn.Layer):
         self.register_buffer("order", paddle.to_tensor(order), persistable=persistent)  # of whole numbers
 
     def forward(self, x):
-        return paddle.index_select(self.norm(self.fc(x)), self.order, axis=1) @ self.mask
+        return paddle.index_select(self.norm(self.fc(x)), self.order, axis=1) @ self.mask + self.mask.sum(0)
 
 
 def _line(words, number=0):
