@@ -552,15 +552,18 @@ def _of_a_library(made: type) -> bool:
 def _assignment(function: FunctionType, attribute: str, made: type, *, alone: bool) -> int:
     """The line that makes the layer which a method sets as ``self.attribute`` (``alone``), or a layer of that one; 0: none.
 
-    The only call of the class in what is assigned makes it; where there is none, the only call in the function that is called
-    there, or in the file. Else the line is that of the assignment (``norm_layer(dim)``), if that may make the layer.
+    The only call of the class in what is assigned makes it; where there is none, the only call in the method whose list is
+    unpacked there, in the function that is called there, or in the file. Else the line is that of the assignment
+    (``norm_layer(dim)``), if that may make the layer.
     """
     file = inspect.unwrap(function).__code__.co_filename
     for value in _values_of(nodes_of_function(function), attribute):
         own = _calls(ast.walk(value), function, made)
         maker = function.__globals__.get(getattr(getattr(value, "func", None), "id", ""))
         here = inspect.isfunction(maker) and maker.__code__.co_filename == file
-        calls = own or _calls(nodes_of_function(maker) if maker and here else nodes_of(file), function, made)
+        unpacked = any(isinstance(node, ast.Starred) for node in ast.walk(value))  # a list that the method has made
+        calls = own or (_calls(nodes_of_function(function), function, made) if unpacked else [])
+        calls = calls or _calls(nodes_of_function(maker) if maker and here else nodes_of(file), function, made)
         return calls[0].lineno if len(calls) == 1 else value.lineno if own or alone else 0
     return 0
 

@@ -77,6 +77,8 @@ class Made(paddle.nn.Layer):
         self.norm = Norm(6)
         self.linear = self.projection()
         self.linear.act = activation()
+        parts = [paddle.nn.GELU()]
+        self.parts = paddle.nn.Sequential(*parts)
 
     def projection(self):
         return paddle.nn.Linear(3, 3)
@@ -127,6 +129,8 @@ def test_constructors():
         "norm": "self.norm = Norm(6)",
         "linear.act.0": within,
         "linear": "self.linear = self.projection()",  # Linear is made at several lines
+        "parts": "self.parts = paddle.nn.Sequential(*parts)",
+        "parts.0": "parts = [paddle.nn.GELU()]",  # of several in the file that in the method
     }
 
 
