@@ -409,7 +409,8 @@ class Formula(Quantity):
         for number in range(done, runs):
             result, traits = self._run(name, size, number)
             if self._apart is None:  # the first run: steps of earlier calls are trusted as long as they come near the value
-                if self._is_near(result):
+                moved = (result.double() - self.value).abs_()  # what is moved no further was computed by the formula's own steps
+                if not moved.numel() or moved.max().item() <= SAME * self._largest:
                     self._apart = True
                 else:
                     self._looked_apart()
@@ -430,10 +431,6 @@ class Formula(Quantity):
 
     def _run(self, name: str, size: noise.MoveSize, number: int) -> tuple[torch.Tensor, Traits]:
         return self.kernel.moved(size, self.seed + 7919 * number + sum(map(ord, name)), apart=self.apart)
-
-    def _is_near(self, moved: torch.Tensor) -> bool:
-        """What is moved no further was computed by the formula's own steps."""
-        return (moved.double() - self.value).abs_().max().item() <= SAME * self._largest if moved.numel() else True
 
     @functools.cached_property
     def _largest(self) -> float:

@@ -354,11 +354,11 @@ class Terms(Quantity):
             value = np.broadcast_to(value, count)
         return Evaluation(value, self._bound(value, partial(self._spread, staged, each, size, count), attrs))
 
-    def _spread(self, staged: Staged, each: Array, size: Array | None, count: int) -> tuple[Array, Array | None, Any]:
-        """The sums of magnitudes, what is lost with denormal numbers (None: nothing), how many terms are added up."""
+    def _spread(self, staged: Staged, each: Array, size: Array | None, count: int) -> tuple[Array, Array | float, Any]:
+        """The sums of magnitudes, what is lost with denormal numbers, how many terms are added up."""
         arrays, attrs = staged.arrays, staged.attrs
         size = np.abs(each) if size is None else size
-        lost, flushed = None, self._flushed(arrays, size, each.ndim)
+        lost, flushed = None, self._flushed(arrays, each)
         terms: Any = math.inf
         if self.sums:
             inner = tuple(range(1, each.ndim))
@@ -374,23 +374,18 @@ class Terms(Quantity):
         spread = size if lost is None else size + lost
         return spread if len(spread) == count else np.broadcast_to(spread, count), flushed, terms
 
-    def _flushed(self, arrays: Mapping[str, Array], size: Array, ndim: int) -> Array | None:
-        """What is lost with denormal numbers: the products with such an operand, or a gradient times a step that is one."""
-        inner = tuple(range(1, ndim))
+    def _flushed(self, arrays: Mapping[str, Array], each: Array) -> Array | float:
+        """What is lost where a denormal number counts for 0, as a factor of a product or a step before a gradient's last one."""
         if self.term.stored and "grad" in arrays:
-            return self.kind.tiny * np.abs(arrays["grad"]).sum(inner)
-        if not self.sums or not self.term.product:
-            return None
-        tiny = span(self.kind.unit)[0]  # float16 is widened exactly
-        if all(_least(np.abs(array)) >= tiny for name, array in arrays.items() if name != "addend"):
-            return None
-        few = [(np.abs(array) < tiny) & (array != 0) for name, array in arrays.items() if name != "addend"]
-        if not any(mask.any() for mask in few):
-            return None
-        return np.where(np.logical_or.reduce(np.broadcast_arrays(*few)), size, 0.0).sum(inner)
+            tiny, others = self.kind.tiny, [arrays["grad"]]
+        else:
+            tiny, others = span(self.kind.unit)[0], [array for name, array in arrays.items() if name != "addend"]
+            if not (self.sums and self.term.product):  # float16 is widened exactly
+                return 0.0
+        return tiny * sum(np.broadcast_to(np.abs(other), each.shape).sum(tuple(range(1, each.ndim))) for other in others)
 
     def _bound(
-        self, value: Array, spread: Callable[[], tuple[Array, Array | None, Any]], attrs: Mapping[str, Any]
+        self, value: Array, spread: Callable[[], tuple[Array, Array | float, Any]], attrs: Mapping[str, Any]
     ) -> Callable[..., Array]:
         known: list[Any] = []
 
@@ -400,8 +395,7 @@ class Terms(Quantity):
             factor = abs(attrs.get(self.factor, 1.0))
             # Kernels may take denormal numbers for 0: the result, and in products the operands, each product and the sum.
             floor = kind.tiny + (self.k + 1) * (max(factor, 1.0) * kind.tiny if term.product else kind.eta)
-            if flushed is not None:
-                floor = floor + flushed * factor
+            floor = floor + flushed * factor
             # Frameworks write 16-bit formulas with simple ops, and each of them rounds its result.
             return size, terms, extra, floor, kind.output * (term.stored + self.stored + 2.0 * extra)
 

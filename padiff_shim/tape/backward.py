@@ -14,13 +14,13 @@ import torch
 from ..dispatch import frames
 from ..frameworks.memory import stream_of, to_paddle, to_torch
 from ..frameworks.torch_state import confine_torch, gradients_of
-from ..frameworks.versions import PaddleTensor, attribute
+from ..frameworks.versions import PaddleTensor, attribute, grad_node
 from ..interrupts import ends_program, engine_runs, postpone
 from ..torch_versions import run_engine, storage_uses
 from . import calls, paddle_graph
 from .calls import TapeCall, Walk, between
 from .hooks import after_hooks
-from .paddle_graph import LOCAL, leads_to, leads_to_tape, onlookers_aside, py_layers, tinies, turn
+from .paddle_graph import LOCAL, leads_to, leads_to_tape, onlookers_aside, tinies, turn, walked
 from .twins import (
     COPY,
     LEAF,
@@ -196,7 +196,7 @@ def _turns(session: Session, natives: list[Any], grads: list[Any], path: tuple[A
 
 def _walked_once(natives: Sequence[Any], met: set[int]) -> None:
     """Paddle's engine ends the process where it comes to a PyLayer a second time, also with ``retain_graph``."""
-    places = py_layers(natives)
+    places = {place for place, node in walked(map(grad_node, natives)) if "PyLayer" in node.name()}
     if not met.isdisjoint(places):
         raise RuntimeError(
             "a backward comes twice, from inside of the mode and from outside, to a PyLayer (or a recomputed block) that was "

@@ -244,11 +244,6 @@ def leads_to(starts: Sequence[Any], ends: Sequence[Any], without: Sequence[Any] 
     return any(place in places for place, _ in walked(map(grad_node, starts), places_of(without)))
 
 
-def py_layers(starts: Sequence[Any]) -> set[int]:
-    """The places of the PyLayers' nodes that Paddle's engine, started at some tensors, comes to."""
-    return {place for place, node in walked(map(grad_node, starts)) if "PyLayer" in node.name()}
-
-
 def same_node(tensor: PaddleTensor, other: Any) -> bool:
     """Whether Paddle's engine comes to one and the same node of two tensors."""
     nodes = grad_node(tensor), grad_node(other)
