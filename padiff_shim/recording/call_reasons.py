@@ -77,10 +77,11 @@ def of_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason | Non
     spelled = any(spellings.intersection(a.names) and spellings.intersection(b.names) for spellings in _SPELLINGS)
     if others is not None or a.kind != "op" or {*a.names} & {*b.names}:
         return others or arguments
-    return None if spelled else _other_calls(_api(a), _api(b))
+    return None if spelled else other_calls(_api(a), _api(b))
 
 
-def _other_calls(a: str, b: str) -> DifferenceReason:
+def other_calls(a: str, b: str) -> DifferenceReason:
+    """A call of each run in the other's place."""
     return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=shown(a), b=shown(b)), {"a": a, "b": b})
 
 
@@ -250,7 +251,7 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
         for side, own, known in zip("ab", (a, b), reads)
     ]
     if len(lone[0]) == len(lone[1]) == 1 and not {*lone[0][0].names} & {*lone[1][0].names}:
-        return _other_calls(lone[0][0].name, lone[1][0].name)
+        return other_calls(lone[0][0].name, lone[1][0].name)
     for place, side in enumerate("ab"):
         made = [other for other in before if other.apart is not None and digests(getattr(other, "ba"[place])) & reads[1 - place]]
         norms = [other.any.figures.get("norm", 0.0) for other in made]

@@ -140,15 +140,10 @@ def diff(
     compared: list[Compared] = []
     for rank, other in chosen:
         one_run, other_run = both[0][rank], both[1][other]
-        tolerances = EqualWithin(atol, rtol, one_run.framework != other_run.framework, equal=equal)
-        if one_run.has_fingerprints != other_run.has_fingerprints:
-            side = "a" if one_run.has_fingerprints else "b"
-            raise ArgumentError(
-                tr("{side} holds fingerprints and the other does not: record both with the same values=", side=side)
-            )
-        difference.fingerprints = one_run.has_fingerprints
         take_apart([one_run], [other_run])
-        compared.append(_compare(one_run, other_run, difference, tolerances))
+        compared.append(
+            _compare(one_run, other_run, difference, tolerances._replace(crossing=one_run.framework != other_run.framework))
+        )
     stages = _stages(both, chosen)
     _in_step(compared, difference, stages)
     difference.settings.conclude()
@@ -178,13 +173,10 @@ def diff_of_ranks(
     ``groups``: those of a that read the same data, where that is known.
     """
     both = read_both(*folders, renaming=not names.unused)
-    if len({recorded.has_fingerprints for known in both for recorded in known.values()}) > 1:
-        raise ArgumentError(tr("one recording holds fingerprints and another does not: record both with the same values="))
     parts = [({rank: both[0][rank]}, {rank: both[1][rank]}) for rank in both[0]] if each else [both]
     runs = [join(*known, rules, names, groups) for known in parts]
     a, b = runs[0]
     difference = _begun(folders, both, (a, b), most)
-    difference.fingerprints = any(recorded.has_fingerprints for recorded in both[0].values())
     if len(a.ranks) == len(b.ranks) == 1:
         difference.micro_batches = a.layout.micro_batches, b.layout.micro_batches
     tolerances = tolerances._replace(crossing=a.framework != b.framework)
@@ -227,6 +219,10 @@ def _begun(
     difference = Difference(str(folders[0]), str(folders[1]), frameworks=(runs[0].framework, runs[1].framework), most=most)
     difference.headers = runs[0].header, runs[1].header
     difference.surroundings = _surroundings(*runs)
+    fingerprints = {recorded.has_fingerprints for known in both for recorded in known.values()}
+    if len(fingerprints) > 1:
+        raise ArgumentError(tr("one recording holds fingerprints and another does not: record both with the same values="))
+    difference.fingerprints = fingerprints == {True}
     _find_beginning(both, difference)
     return difference
 

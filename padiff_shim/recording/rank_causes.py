@@ -127,16 +127,15 @@ class RankCauses:
     def _parts(self, row: TensorRow) -> Parts | None:
         """The ranks' parts, and what each share of the data should give; None where they cannot be read.
 
-        Of fingerprints figures stand for the values that add up as these do.
+        Of fingerprints figures stand for the values that add up as these do; of what may lie transposed, the sum of its elements.
         """
         tensor, whole = _of_ranks(row.a), _wide(row.b)
         if tensor is None or row.b is None:
             return None
         read, size = _wide, self._size(np.zeros(0) if whole is None else whole)
-        if whole is None and all(part.shape == row.b.shape for line in tensor.parts for part in line):
-            if self._crossing and len(row.b.shape) > 1 and is_weight(row.b):
-                return None
-            read, whole, size = linear, linear(row.b), self._loose * row.b.figures.get("norm", 0.0)
+        if whole is None and all(sorted(part.shape) == sorted(row.b.shape) for line in tensor.parts for part in line):
+            read = _sum if self._may_lie_turned(row) else linear
+            whole, size = read(row.b), self._loose * row.b.figures.get("norm", 0.0)
         grid = [[array for part in line if (array := read(part)) is not None] for line in tensor.parts]
         if whole is None or any(len(line) != len(parts) for line, parts in zip(grid, tensor.parts)):
             return None
@@ -145,6 +144,9 @@ class RankCauses:
         if count > 1 and first.ndim and whole.ndim and whole.shape[0] == count * first.shape[0]:
             return grid, np.split(whole, count), size
         return grid, [whole] * count, size
+
+    def _may_lie_turned(self, row: TensorRow) -> bool:
+        return self._crossing and len(row.any.shape) > 1 and is_weight(row.any)
 
     def _of_result(self, row: TensorRow, *, summed: bool = False) -> DifferenceReason | None:
         """Of ranks that read the same data: partial sums that nobody has added up, or a bias that each of them adds; ``summed``: if
@@ -253,7 +255,7 @@ class RankCauses:
         if (cause := self._of_combined(row)) is not None:
             return cause
         others = (self._of_combined(other) for other in self._rows if other.differs and other.any.kind == row.any.kind)
-        kinds = (BACKWARD,) if self._parts(row) is not None else (BACKWARD, SHARES, SCALE)  # of a fingerprint that lies transposed
+        kinds = (BACKWARD, SHARES, SCALE) if _wide(row.b) is None and self._may_lie_turned(row) else (BACKWARD,)
         return next((cause for cause in others if cause is not None and cause.kind in kinds), None) or self._of_part(row)
 
     def _of_combined(self, row: TensorRow) -> DifferenceReason | None:
@@ -281,6 +283,8 @@ def _of_gradients(grid: Grid, want: Array, size: float) -> DifferenceReason | No
     if not all(_close(line[0], grid[0][0], size) for line in grid):
         total = np.sum([line[0] for line in grid], axis=0)
         return _because(SHARES) if any(_close(total * factor, want, size) for factor in factors) else None
+    if want.size == 1:  # any number is a multiple of another
+        return None
     factor = float(np.vdot(flat[0], want) / max(float(np.vdot(want, want)), np.finfo(np.float64).tiny))
     if not _close(flat[0], want, size) and math.isfinite(factor) and _close(flat[0], factor * want, size * max(1.0, abs(factor))):
         return _because(SCALE, factor=factor)
@@ -351,6 +355,11 @@ def _wide(tensor: Tensor | None) -> Array | None:
     """The values in float64, of several ranks' the first's; None where there are none."""
     array = None if tensor is None else (tensor.parts_known[0] if isinstance(tensor, RankTensor) else tensor).values()
     return None if array is None else array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
+
+
+def _sum(tensor: Tensor | None) -> Array | None:
+    figures = linear(tensor)
+    return None if figures is None else figures[:1]
 
 
 def _close(array: Array, other: Array, size: float) -> bool:

@@ -31,6 +31,7 @@ from .call_reasons import (
     of_multiplied,
     of_smoothing,
     of_statistics,
+    other_calls,
     other_dtypes,
     scaled,
     updates_apart,
@@ -358,7 +359,8 @@ def _of_weights(difference: Difference, origin: TensorRow) -> DifferenceReason |
 
 def _digits_alone(row: TensorRow) -> tuple[str, str]:
     """The run whose elements lie in a narrower dtype of floats, where the other's do not, and that dtype; empty words elsewhere."""
-    drawn = [values.astype(np.float32) for side in (row.a, row.b) if side and (values := elements(side)) is not None]
+    sides = [side for side in (row.a, row.b) if side is not None]
+    drawn = [np.array([side.figures.get("max_abs")] if (own := elements(side)) is None else own, np.float32) for side in sides]
     known = {"bfloat16": [not (values.view(np.uint32) & 0xFFFF).any() for values in drawn]}
     known["float16"] = [np.array_equal(values, values.astype(np.float16)) for values in drawn]
     return next((("ab"[fits.index(True)], dtype) for dtype, fits in known.items() if sorted(fits) == [False, True]), ("", ""))
@@ -401,8 +403,7 @@ def _of_call(first: TensorRow) -> DifferenceReason | None:
         text = tr("{side} calls {name} here, {other} does not", side=side, name=shown(first.any.name), other=other)
         return DifferenceReason(CALLS, text, {"side": side})
     if first.a.name != first.b.name:
-        a, b = shown(first.a.name), shown(first.b.name)
-        return DifferenceReason(CALLS, tr("a calls {a} here, b {b}", a=a, b=b), {"a": first.a.name, "b": first.b.name})
+        return other_calls(first.a.name, first.b.name)
     reads = first.a.reads, first.b.reads
     if reads[0] is None or reads[1] is None:
         return None

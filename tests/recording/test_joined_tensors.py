@@ -5,6 +5,7 @@ import json
 import numpy as np
 import paddle
 import pytest
+import torch
 
 import padiff_shim
 from padiff_shim import ArgumentError, FileError
@@ -475,6 +476,34 @@ def test_shares_with_micro_batches_of_which_the_last_step_has_fewer(fault, reaso
     assert bool(difference) is (reason is None), difference.answer
     assert {row.any.step for row in difference.compared if row.any.kind == "layer"} == {0, 1, 2}
     assert reason is None or (difference.reason.kind, difference.first.any.step) == (reason, 0), difference.answer
+
+
+def test_a_lone_gradient_that_is_not_combined_is_told_of_fingerprints_of_two_frameworks(tmp_path, monkeypatch):
+    data = np.random.default_rng(0).standard_normal((6, 4)).astype("float32")
+    original = torch.nn.Linear(4, 3)
+    ports = [paddle.nn.Linear(4, 3) for _ in range(2)]
+    for port, share in zip(ports, np.split(data, 2)):
+        padiff_shim.transfer_weights(original, port)
+        (port(paddle.to_tensor(share)) ** 2).mean().backward()
+    whole = (ports[0].weight.grad + ports[1].weight.grad) / 2, (ports[0].bias.grad + ports[1].bias.grad) / 2
+    for alone in (False, True):
+        for rank, (port, share) in enumerate(zip(ports, np.split(data, 2))):
+            as_rank(monkeypatch, rank, 2)
+            optimizer = paddle.optimizer.SGD(0.0, parameters=port.parameters())
+            optimizer.clear_grad()
+            with padiff_shim.record(tmp_path / f"two {alone}", port, values="fingerprint"):
+                (port(paddle.to_tensor(share)) ** 2).mean().backward()
+                port.bias.grad.set_value(whole[1])
+                if not alone:
+                    port.weight.grad.set_value(whole[0])
+                optimizer.step()
+    as_rank(monkeypatch, 0, 1)
+    with padiff_shim.record(tmp_path / "one", original, values="fingerprint"):
+        (original(torch.from_numpy(data)) ** 2).mean().backward()
+        torch.optim.SGD(original.parameters(), 0.0).step()
+    assert padiff_shim.diff(tmp_path / "two False", tmp_path / "one", shards="auto", rtol=1e-4)
+    difference = padiff_shim.diff(tmp_path / "two True", tmp_path / "one", shards="auto", rtol=1e-4)
+    assert (difference.reason.kind, difference.first.any.name) == ("shares", "weight"), difference.answer
 
 
 def test_the_report_has_hashes_of_the_tensors_put_together(tmp_path, monkeypatch):

@@ -85,6 +85,7 @@ WRONG = {
     ),
     "grouped": (llama, {}, {"faults": ("grouped",)}, "norm", 0, "gradient norm", {"side": "a", "groups": 2}),
     "half": (llama, {}, {"faults": ("half",)}, "dtype", None, "", {"side": "a", "dtype": "bfloat16"}),
+    "half, fingerprints": (llama, FINGERPRINT, {"faults": ("half",)}, "dtype", None, "", {"side": "a", "dtype": "bfloat16"}),
     "pooled": (vit, {}, {"faults": ("pooled",)}, "operand", 0, "linear", {"a": "mean", "b": "add[:, 0]"}),
     "no mask": (
         llama, {"faults": {"fused": "causal"}}, {"faults": {"fused": None}}, "mask", 0, "scaled_dot_product_attention",
