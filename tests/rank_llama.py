@@ -56,6 +56,8 @@ FAULTS = {
     "value": ("op", "layers.0.attn", "operand", {"a": "layers.0.attn.v_proj", "b": "layers.0.attn.k_proj"}),
     "gate": ("op", "layers.0.mlp", "order of operands", {"a": [f"layers.0.mlp.{name}_proj" for name in ("up", "gate")]}),
     "labels": ("note", "loss", "labels", {}),
+    "labels of one": ("note", "loss", "labels", {"side": "a", "rank": 1}),
+    "words": ("op", "embed", "words", {}),
     "untied": ("gradient", "embed.weight", "tied weight", {"side": "a", "own": "head.weight"}),
 }  # fmt: skip
 RIGHT = ("right", "recompute", "halves")  # in one batch, its blocks computed once more, in two micro-batches
@@ -110,15 +112,17 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             return x * paddle.rsqrt((x * x).mean(-1, keepdim=True) + self.epsilon) * self.weight
 
     class Embed(Weight):
-        def __init__(self, values):
+        def __init__(self, values, fault):
             super().__init__(share(values, 0), 0)
+            self.masks = fault != "words"
 
         def forward(self, ids):
             size = self.weight.shape[0]
             first = rank * size
             inside = (ids >= first) & (ids < first + size)
             local = paddle.where(inside, ids - first, paddle.zeros_like(ids))
-            return Reduce.apply(F.embedding(local, self.weight) * inside.astype("float32").unsqueeze(-1), everybody)
+            x = F.embedding(local, self.weight)
+            return Reduce.apply(x * inside.astype("float32").unsqueeze(-1) if self.masks else x, everybody)
 
     class Attention(nn.Layer):
         def __init__(self, name, fault):
@@ -172,7 +176,7 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
     class Llama(nn.Layer):
         def __init__(self, fault):
             super().__init__()
-            self.embed, self.norm = Embed(WHOLE["embed.weight"]), Norm(WHOLE["norm.weight"])
+            self.embed, self.norm = Embed(WHOLE["embed.weight"], fault), Norm(WHOLE["norm.weight"])
             self.layers = nn.LayerList([Block(f"layers.{place}", fault) for place in range(2)])
             head = WHOLE["embed.weight"].T if fault == "untied" else WHOLE["head.weight"]
             self.head = Column(share(head, 1), copies=fault != "copy")
@@ -224,7 +228,8 @@ def main():  # noqa: C901, PLR0915 (imported without Paddle by whoever asks for 
             for batch in map(paddle.to_tensor, np.roll(IDS, fault == "data" and rank, 1)):
                 parts = batch.chunk(2) if fault == "halves" else [batch]
                 for part in parts:
-                    labels = part[:, :-1] if fault == "labels" else part[:, 1:]
+                    shifted = fault == "labels" or (fault == "labels of one" and rank == 1)
+                    labels = part[:, :-1] if shifted else part[:, 1:]
                     loss = loss_of(model(part[:, :-1]), labels, *([BATCH * LENGTH - 1] if fault == "fewer" else []))
                     recording.note("loss", loss)
                     (loss * (2 if fault == "twice" else 1 / len(parts))).backward()

@@ -18,7 +18,7 @@ from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .operands import Arranged, Concatenated, alike, arrangement_of, concatenation_of, masks, to_write
 from .rank_causes import SCALE
-from .shards import RankTensor
+from .shards import JoinedTensor, RankTensor
 from .tensors import Array, RecordedOperand, Tensor, multiple
 
 AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
@@ -281,22 +281,33 @@ def of_lone_call(rows: Sequence[TensorRow], row: TensorRow) -> DifferenceReason 
 
 
 def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason | None:
-    """Whole numbers that calls behind all that agrees read in both runs, as labels of a loss, and that are others in each."""
+    """Whole numbers that calls behind all that agrees read in both runs, as labels of a loss, and that are others in each, or on a
+    rank of one."""
     if first.a is None or first.b is None:
         return None
     before = [row for row in rows if row.apart is not None and row.any.index < first.any.index]
-    read: list[tuple[RecordedOperand, Tensor]] = []
+    read: list[dict[str, tuple[RecordedOperand, Tensor, int]]] = []
     for side, own in (("a", first.a), ("b", first.b)):
         calls = [call for row in rows if (call := getattr(row, side)) is not None and call.step == own.step and call.reads]
-        reads = [(operand, call) for call in calls for operand in call.reads.operands if operand.dtype.startswith("int")]
+        reads = [
+            (operand, call, rank) for call in calls for rank, part in _by_rank(call)
+            for operand in (part.reads.operands if part.reads is not None else ()) if operand.dtype.startswith("int")
+        ]  # fmt: skip
         made = set[str]().union(*map(digests, calls))
-        made -= {operand.digest for operand, call in reads if operand.digest in digests(call)}  # a call leaves it as it is
+        made -= {operand.digest for operand, call, _ in reads if operand.digest in digests(call)}  # a call leaves it as it is
         last = max((getattr(row, side).index for row in before), default=-1)
         operands = [known for known in reads if last < known[1].index <= own.index and known[0].digest not in made]
-        if len({operand.digest for operand, _ in operands}) != 1:
-            return None
-        read.append(operands[0])
-    (a, call_of_a), (b, call_of_b) = read
+        read.append({known[0].digest: known for known in reversed(operands)})
+    for side, known, other in (("a", read[0], read[1]), ("b", read[1], read[0])):
+        odd = [entry for bits, entry in known.items() if bits not in other]
+        if len(known) > len(odd) == len(other) == 1:
+            words = {"side": side, "rank": odd[0][2], "call": odd[0][1].sentence(brief=True)}
+            return DifferenceReason(
+                LABELS, tr("other labels on rank {rank} of {side}: {call} reads others than on other ranks", **words), words
+            )
+    if not len(read[0]) == len(read[1]) == 1:
+        return None
+    ((a, call_of_a, _),), ((b, call_of_b, _),) = (known.values() for known in read)
     if a.digest == b.digest or a.dtype != b.dtype or not math.prod(a.shape) == math.prod(b.shape) > 1:
         return None
     words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
@@ -304,6 +315,12 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
         text = tr("other positions or tokens: {a} of a and {b} of b read other whole numbers", **words)
         return DifferenceReason(LABELS, text, words)
     return DifferenceReason(LABELS, tr("other labels: {a} of a and {b} of b read other whole numbers", **words), words)
+
+
+def _by_rank(call: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """What ranks have of a call's result."""
+    whole = call.whole if isinstance(call, JoinedTensor) and call.whole is not None else call
+    return zip(whole.all_ranks if isinstance(whole, RankTensor) else [0], whole.parts_known)
 
 
 def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason | None:

@@ -20,8 +20,8 @@ from .shards import JoinedTensor, RankTensor
 from .tensors import Array, Tensor, is_weight, linear
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
-PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA, WEIGHTS = (
-    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part", "data", "weights"
+PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA, WEIGHTS, WORDS = (
+    "partial sums", "bias", "order", "backward", "shares", "scale", "exchanged", "part", "data", "weights", "words"
 )  # fmt: skip
 RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has them, too; and what shows it or is to be done
     PARTIAL_SUMS: (marked("a sum over ranks is missing"), marked("the ranks' results add up to the whole one: all_reduce them")),
@@ -36,6 +36,10 @@ RANK_CAUSES = {  # kind of reason -> the cause in a few words, as a proof has th
         marked("those of the ranks' shares of the batch, put together, are the whole ones"),
     ),
     SCALE: (marked("gradients by another factor"), marked("{factor:.6g} times those of one process")),
+    WORDS: (
+        marked("words of other ranks are not masked"),
+        marked("each row is that of one process on one rank: set it to zero on the others before the sum over ranks"),
+    ),
     EXCHANGED: (marked("slices in another order"), marked("one process has these values as {name}")),
     DATA: (marked("another result of the ranks"), marked("rank {ranks} reads other data, with slices of the same layers")),
     PART: (marked("another result of the ranks"), marked("rank {ranks} alone differs")),
@@ -93,7 +97,7 @@ class RankCauses:
             )
             causes = (self._of_result(other, summed=summed) for other in later)
             return next((known for known in causes if known is not None and known.kind == BIAS), cause)
-        cause = cause or self._of_order(row) or self._of_gathered(row)
+        cause = cause or self._of_words(row) or self._of_order(row) or self._of_gathered(row)
         if cause is None and self._strangers:
             return _because(DATA, ranks=", ".join(map(str, self._strangers)))
         return cause or self._of_part(row)
@@ -175,6 +179,15 @@ class RankCauses:
             if _close((len(parts) - 1) * bias, other, size):
                 return _because(BIAS, times=len(parts))
         return None
+
+    def _of_words(self, row: TensorRow) -> DifferenceReason | None:
+        """Rows of a vocabulary that ranks have in parts: each is right on the one rank that has it, and not zero on the others."""
+        known = self._parts(row)
+        if known is None or len(known[0][0]) < 2 or any(part.shape != want.shape for want in known[1][:1] for part in known[0][0]):
+            return None
+        (parts, *_), (want, *_), size = known
+        right = np.array([np.abs(part - want).max(-1) <= _CLOSE * size for part in parts]) if want.ndim > 1 else np.zeros(0)
+        return _because(WORDS) if right.size and (right.sum(0) == 1).all() and right.reshape(len(parts), -1).any(1).all() else None
 
     def _of_order(self, row: TensorRow) -> DifferenceReason | None:
         """Slices that stand in another order, as the ranks hold them or as all of them have gathered them."""
