@@ -117,9 +117,7 @@ class OriginFinder:
         """What sets a call apart from its partner, and that in sentences."""
         numbers = other_arguments(a, b)
         if numbers:
-            return ARGUMENTS, tuple(
-                tr("{name} is {a} in a and {b} in b", name=name, a=first, b=second) for name, first, second in numbers
-            )
+            return ARGUMENTS, tuple(tr("{name} is {a} in a, {b} in b", name=name, a=a, b=b) for name, a, b in numbers)
         strides = [(first, second) for first, second in zip(a.operands, b.operands) if first.strides != second.strides]
         if strides:
             ordered = tr("in C order")

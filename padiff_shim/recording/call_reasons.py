@@ -151,12 +151,16 @@ def scaled(factor: float) -> DifferenceReason:
     return DifferenceReason(SCALE, tr("a's values are {factor:.6g} times b's", factor=factor), {"factor": factor})
 
 
+def _from_diagonal(diagonal: int | None) -> str:
+    return tr("nothing") if diagonal is None else tr("what lies from diagonal {diagonal} on", diagonal=diagonal)
+
+
 def _mask_words(mask: Array) -> str:
     """What a mask hides: all from a diagonal on, or so many elements."""
     between = np.arange(mask.shape[-1]) - np.arange(mask.shape[-2])[:, None]
     hidden = between[mask.reshape(-1, *mask.shape[-2:]).all(0)]
     if hidden.size and np.array_equal(mask, np.broadcast_to(between >= hidden.min(), mask.shape)):
-        return tr("what lies from diagonal {diagonal} on", diagonal=int(hidden.min()))
+        return _from_diagonal(int(hidden.min()))
     return tr("{count:,} of {all:,} elements", count=int(mask.sum()), all=mask.size) if mask.any() else tr("nothing")
 
 
@@ -311,10 +315,7 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
     if a.digest == b.digest or a.dtype != b.dtype or not math.prod(a.shape) == math.prod(b.shape) > 1:
         return None
     words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
-    if {"embedding", "gather", "index_select"} & {*call_of_a.names, *call_of_b.names}:
-        text = tr("other positions or tokens: {a} of a and {b} of b read other whole numbers", **words)
-        return DifferenceReason(LABELS, text, words)
-    return DifferenceReason(LABELS, tr("other labels: {a} of a and {b} of b read other whole numbers", **words), words)
+    return DifferenceReason(LABELS, tr("other labels or positions: {a} of a and {b} of b read other whole numbers", **words), words)
 
 
 def _by_rank(call: Tensor) -> Iterator[tuple[int, Tensor]]:
@@ -537,7 +538,7 @@ def _of_attention(a: Tensor, b: Tensor, ways: Sequence[OperandPair]) -> Differen
 def _hidden_words(way: tuple[int | None, float] | None) -> str:
     if way is None:
         return tr("what lies along no diagonal")
-    return tr("nothing") if way[0] is None else tr("what lies from diagonal {diagonal} on", diagonal=way[0])
+    return _from_diagonal(way[0])
 
 
 def _mask_to_write(diagonal: int | None, length: int) -> str:
@@ -567,8 +568,7 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
         values = sides[0][name], sides[1].get(name, "[")
         spelled = name in ("axis", "dim") or any((known[0].get(name), known[1].get(name)) == values for known in usual)
         if not spelled and "[" not in (values[0][:1], values[1][:1]) and _plain(values[0]) != _plain(values[1]):
-            text = tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(values[0]), b=shown(values[1]))
-            return DifferenceReason(ARGUMENTS, text, {name: [*values]}), True
+            return other_argument(name, *values), True
     sides = [
         {
             name: value
@@ -589,12 +589,16 @@ def _of_arguments(rows: Sequence[TensorRow], a: Tensor, b: Tensor) -> tuple[Diff
     if all(len(side) == 1 for side in alone):
         ((name, value),), ((other, others_value),) = (list(side.items()) for side in alone)
         name = other if name.startswith("argument ") else name
-        text = tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(value), b=shown(others_value))
-        return DifferenceReason(ARGUMENTS, text, {name: [value, others_value]}), all(floats)
+        return other_argument(name, value, others_value), all(floats)
     words = [", ".join(f"{shown(name)}={shown(value)}" for name, value in side.items()) or tr("none of these") for side in alone]
     text = tr("other arguments of {call}: {a} in a, {b} in b", call=shown(a.name), a=words[0], b=words[1])
     brief = tr("other arguments of {call}", call=shown(a.name))
     return DifferenceReason(ARGUMENTS, text, {"a": alone[0], "b": alone[1]}, brief), False
+
+
+def other_argument(name: str, a: str, b: str) -> DifferenceReason:
+    """An argument that a call is given otherwise in each run."""
+    return DifferenceReason(ARGUMENTS, tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(a), b=shown(b)), {name: [a, b]})
 
 
 def of_multiplied(row: TensorRow, factor: float) -> DifferenceReason | None:
@@ -686,11 +690,12 @@ def of_statistics(rows: Sequence[TensorRow], layer: str | None = None) -> Differ
             continue
         paddles = [side is not None and side.function.startswith("paddle") for side in (norm.a, norm.b)]
         words = [f"{1 - rate if own else rate:.6g}" for rate, own in zip(rates, paddles)]  # Paddle's is 1 minus Torch's
-        text = tr("momentum is {a} in a, {b} in b", a=words[0], b=words[1])
-        if paddles[0] != paddles[1]:
-            write = f"momentum={1 - rates[paddles[0]]:.6g}"
-            text = tr("{text} (Paddle's is 1 minus Torch's: write {write})", text=text, write=write)
-        return DifferenceReason(ARGUMENTS, text, {"momentum": words, "until": str(norm.any), "step": norm.any.step})
+        reason = other_argument("momentum", *words)
+        reason = replace(reason, numbers={**reason.numbers, "until": str(norm.any), "step": norm.any.step})
+        if paddles[0] == paddles[1]:
+            return reason
+        write = f"momentum={1 - rates[paddles[0]]:.6g}"
+        return replace(reason, text=tr("{text} (Paddle's is 1 minus Torch's: write {write})", text=reason.text, write=write))
     return None
 
 

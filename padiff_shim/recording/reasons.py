@@ -31,6 +31,7 @@ from .call_reasons import (
     of_multiplied,
     of_smoothing,
     of_statistics,
+    other_argument,
     other_calls,
     other_dtypes,
     scaled,
@@ -408,10 +409,9 @@ def _of_call(first: TensorRow) -> DifferenceReason | None:
     if reads[0] is None or reads[1] is None:
         return None
     arguments = other_arguments(reads[0], reads[1])
-    if arguments:
-        words = [tr("{name} is {a} in a, {b} in b", name=shown(name), a=shown(a), b=shown(b)) for name, a, b in arguments]
-        return DifferenceReason(ARGUMENTS, joined("; ", words), {name: [a, b] for name, a, b in arguments})
-    return None
+    known = [other_argument(*argument) for argument in arguments]
+    numbers = {name: values for reason in known for name, values in reason.numbers.items()}
+    return DifferenceReason(ARGUMENTS, joined("; ", [reason.text for reason in known]), numbers) if known else None
 
 
 def _of_random(difference: Difference, first: TensorRow) -> DifferenceReason | None:

@@ -14,6 +14,7 @@ import torch
 from helpers import in_child
 
 import padiff_shim
+from padiff_shim.cli.recorded import RecordOptions
 from padiff_shim.recording.files import ValueFile
 from padiff_shim.recording.reading import merged, read
 
@@ -112,3 +113,15 @@ def test_what_a_full_disk_has_lost_is_said(tmp_path, monkeypatch):
         recording.note("loss", np.ones(3))
     recording.stop()
     assert "No space left" in str(recording)
+
+
+@pytest.mark.parametrize(("error", "ended"), [(KeyboardInterrupt(), "KeyboardInterrupt"), (SystemExit(0), "closed")])
+def test_how_a_program_under_the_command_ended_is_written(error, ended, tmp_path):
+    program = RecordOptions(str(tmp_path), framework="torch").opened()
+    program.start()
+    torch.nn.Linear(2, 2)(torch.ones(1, 2))
+    program.ended_by(error)
+    program.stop()
+    recorded = read(tmp_path)[0]
+    assert len(list(recorded.steps())) == 1
+    assert recorded.ended == ended
