@@ -369,8 +369,6 @@ def rearrangements(differences: Differences, evidence: Evidence) -> Differences:
     reader = port.api if own.name else None
     others = other_steps(difference.arranged, reader, matching.in_order)
     changed = [(other, rewrite) for other in others for rewrite in other.rewrites(reader)]
-    if (axis := _other_axis(difference)) is not None:
-        changed = [(other, whole) for other, rewrite in changed if (whole := both(rewrite, axis)) is not None]
     for other, rewrite in changed[:_MOST_TRIED]:
         patch = rewrite.patch()
         if patch is not None and evidence.helps(patch):
@@ -389,15 +387,6 @@ def rearrangements(differences: Differences, evidence: Evidence) -> Differences:
             sites = origins[0], port.site._replace(file=patch.file, line=patch.line)
             return [*differences[:-1], replace(difference, text=text, sites=sites, rewrite=rewrite)]
     return differences
-
-
-def _other_axis(difference: CallDifference) -> Rewrite | None:
-    """The axis of the original's call in the place of the port's, where both calls take parts along one."""
-    original, port = difference.original, difference.port
-    axes = {name: value for name, value in unlike_attributes(original, port).items() if name == "dim"} if original and port else {}
-    if not axes or port is None or port.api is None:
-        return None
-    return with_arguments(port.api, {name: str(axes["dim"]) for name in ("axis", "dim") if name in port.api.arguments})
 
 
 def rearranged_operands(differences: Differences, evidence: Evidence) -> Differences:
