@@ -54,9 +54,9 @@ class Defined(NamedTuple):
 class OnTorch(Substituting):
     """Reference mode's plan, with Torch's random numbers and optimizers; it remembers which ops :class:`Natively` is for."""
 
-    def __init__(self, torchs: frozenset[str] = TORCHS) -> None:
+    def __init__(self) -> None:
         # Statistics by Torch's definition can be compared. All other definitions stay the port's.
-        super().__init__("torch", draws=True, torchs=torchs)
+        super().__init__("torch", draws=True, torchs=TORCHS)
         self.drawn: set[str] = set()
         self.layer: Callable[[], str] = str  # returns the path of the running layer
         self.until: CodeType | None = None  # the function that calls the model
@@ -209,8 +209,8 @@ class InWider(OnTorch):
 
     hurries = False  # each call has to pass here
 
-    def __init__(self, dtype: str, torchs: frozenset[str] = TORCHS) -> None:
-        super().__init__(torchs)
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
         self._widened = PaddleWidened(dtype)
 
     def call(

@@ -30,7 +30,6 @@ from ..weights.transfer import carry
 from ..weights.tree import Weight, WeightSide as Tree
 from . import agreement
 from .agreement import Array, RunOutcome, difference_text
-from .causes import advice_on_definition
 from .findings import Cause, Mistake, ProgramPlace, ProofVerdict, Stage
 from .locate import tied_differently
 from .match import kind
@@ -329,18 +328,18 @@ _SHOWN = 8  # lengths of a packed sequence that a text shows
 
 
 class _Adjustment(NamedTuple):
-    """One setting or definition of the original for the port.
+    """One setting of the original for the port.
 
-    ``name``: of the setting or op. ``text``: what to say. ``layers``: paths of layers, the original's and the port's, that must
+    ``name``: of the setting. ``text``: what to say. ``layers``: paths of layers, the original's and the port's, that must
     answer alike then. ``apply``: gives it to the port, and returns what takes it back. ``shown``: where it shows: the path of a
-    layer of the original, and that of the port's, or the port's call.
+    layer of the original, and that of the port's.
     """
 
     name: str
     text: str
     layers: list[tuple[str, str]]
     apply: Callable[[], Undo]
-    shown: tuple[str | None, str | ProgramPlace]
+    shown: tuple[str, str]
 
 
 class _Setting(NamedTuple):
@@ -358,7 +357,7 @@ class _Setting(NamedTuple):
 def mending_settings(
     original: TorchSide, port: PaddleSide, mapping: WeightMapping, runs: tuple[RunOutcome, RunOutcome]
 ) -> Iterator[list[Mistake]]:
-    """Within it the port has the original's settings and definitions that bring its outputs nearer: these are mistakes.
+    """Within it the port has the original's settings that bring its outputs nearer: these are mistakes.
 
     Args:
         original, port: the models.
@@ -371,7 +370,7 @@ def mending_settings(
     original.rewind()
     with contextlib.ExitStack() as stack:
         stack.callback(port.forget_wide)
-        adjustments = (of(original, port, mapping) for of in (_of_layers, _of_sequences, _of_definitions))
+        adjustments = (of(original, port, mapping) for of in (_of_layers, _of_sequences))
         for adjustment in list(itertools.chain.from_iterable(adjustments)):
             parts = {(adjustment.name, pair) for pair in adjustment.layers}
             if parts and parts <= settled:
@@ -391,11 +390,8 @@ def mending_settings(
 
 def _mistake_of(adjustment: _Adjustment, original: TorchSide, port: PaddleSide) -> Mistake:
     expected, actual = adjustment.shown
-    places = (
-        None if expected is None else _place(original, expected),
-        actual if isinstance(actual, ProgramPlace) else _place(port, actual),
-    )
-    return Mistake(Cause.ATTRIBUTE, adjustment.text, *places, tuple(path for _, path in adjustment.layers))
+    layers = tuple(path for _, path in adjustment.layers)
+    return Mistake(Cause.ATTRIBUTE, adjustment.text, _place(original, expected), _place(port, actual), layers)
 
 
 def _mends(adjustment: _Adjustment, expected: RunOutcome, before: RunOutcome, after: RunOutcome) -> bool:
@@ -544,22 +540,6 @@ def _with_lengths(lengths: list[int], _: Model, arguments: tuple[Any, ...]) -> t
     """The arguments of a recurrence of Paddle with lengths, if it got none."""
     inputs, states, own = (*arguments, None, None)[:3]
     return (inputs, states, paddle.to_tensor(lengths)) if own is None else None
-
-
-def _of_definitions(original: TorchSide, port: PaddleSide, mapping: WeightMapping) -> Iterator[_Adjustment]:
-    """The ops of the port that its run has noted: Paddle defines them differently for their operands."""
-    for op, defined in port.defined.items():
-
-        def apply(op: str = op) -> Undo:
-            before = port.torchs
-            port.torchs = before | {op}
-            return functools.partial(setattr, port, "torchs", before)
-
-        owners = {pair.name("paddle").rpartition(".")[0]: pair.name("torch").rpartition(".")[0] for pair in reversed(mapping.pairs)}
-        path = owners.get(defined.layer) if defined.layer else None
-        text = joined("", (f"{op}: ", defined.how, advice_on_definition(op)))
-        pairs = [] if path is None else [(path, defined.layer)]
-        yield _Adjustment(op, text, pairs, apply, (path, ProgramPlace.at(defined.site, defined.layer, op)))
 
 
 def _axes_read(layer: Model, wanted: bool) -> str:

@@ -27,7 +27,7 @@ from ..text import joined, tr
 from ..trees import PLAIN, as_array, changed, copied, drained, is_tensor, leaves, mapped, values
 from ..weights.mapping import Mapping as WeightMapping
 from .agreement import Array, RunOutcome
-from .plans import TORCHS, Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
+from .plans import Defined, GoingBack, InWider, Natively, OnTorch, Trying, WiderDtype, opened
 from .trace import Forced, Model, Onlooker, Tables, Tensor
 from .updates import Recipe, unscaling_float64
 
@@ -938,10 +938,9 @@ class PaddleSide(ModelSide):
     hooks = ("_forward_pre_hooks", "_forward_post_hooks")
     shim = True
     counted: Run | None = None  # of the last run under the shim
-    torchs: frozenset[str] = TORCHS  # ops by Torch's definition
     defined: Mapping[str, Defined] = {}  # of the last run: ops that Paddle defines differently; replaced, never written
     _drawn: Set[str] = frozenset()  # ops that drew random numbers in it
-    planned: Callable[[frozenset[str]], OnTorch] = OnTorch  # makes the plan of a run that is not widened
+    planned: Callable[[], OnTorch] = OnTorch  # makes the plan of a run that is not widened
 
     def __init__(self, model: Model, inputs: Inputs, loss: Callable[..., Any] | None, seed: int, *, backward: bool) -> None:
         super().__init__(model, inputs, loss, seed, backward=backward)
@@ -1017,7 +1016,7 @@ class PaddleSide(ModelSide):
         # With copies of weights both sides' calls and their backwards have one form. A run in a wider dtype whose backward is not
         # written down needs no such copies, which would be large: nobody looks at its last bits.
         layout = "copy" if formed else "view"
-        plan = InWider(self.wider, self.torchs) if self._widens(wide) else self.planned(self.torchs)
+        plan = InWider(self.wider) if self._widens(wide) else self.planned()
         plan.capture, plan.layer, plan.until, plan.of_complex = self.capture, self.layer, ModelSide._pass.__code__, self._of_complex
         with opened(plan, layout=layout) as self.counted:
             yield
@@ -1026,7 +1025,7 @@ class PaddleSide(ModelSide):
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
         """Within it single calls are answered as in a run in the wider dtype."""
-        with default_dtype(self.wider), opened(Trying(self.wider, self.torchs), layout="view"):
+        with default_dtype(self.wider), opened(Trying(self.wider), layout="view"):
             yield
 
     def forget_copies(self) -> None:

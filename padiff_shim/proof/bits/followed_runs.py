@@ -22,7 +22,7 @@ from ...frameworks.memory import to_torch
 from ...frameworks.weight_copies import same_tensor_bits
 from ...torch_versions import last_node_number, without_modes
 from ...trees import mapped
-from ..plans import TORCHS, OnTorch
+from ..plans import OnTorch
 from ..programs import ModelSide
 from ..trace import Capture, Forced, Key, TraceCall, TraceOperand, backward_node
 from .calls import CallRecorder, NotesCalls, ValueId
@@ -104,9 +104,9 @@ class Followed:
         self.layer = layer
         return NumberedCapture(self, names, layer, until, **words)
 
-    def plan(self, torchs: frozenset[str] = TORCHS) -> FollowingPlan:
+    def plan(self) -> FollowingPlan:
         """The plan of this run."""
-        self._plans.append(FollowingPlan(self, torchs))
+        self._plans.append(FollowingPlan(self))
         return self._plans[-1]
 
     @contextmanager
@@ -196,8 +196,8 @@ class Followed:
 class FollowingPlan(NotesCalls, OnTorch):
     """The plan of a proof's runs that follows every call."""
 
-    def __init__(self, run: Followed, torchs: frozenset[str] = TORCHS) -> None:
-        super().__init__(torchs)
+    def __init__(self, run: Followed) -> None:
+        super().__init__()
         self.run = run
         self.recorder = run.recorder
 
