@@ -126,7 +126,9 @@ def _of_functions(
     changes, whole = list[Otherwise](), dict[ast.stmt, Otherwise]()
     for (statement, twin), parts in zip(statements, both):
         texts = [(node, text) for node, wanted in parts if (text := _text(node, wanted, named, *sides))]
-        if texts and {names.get(name, name) for name in _read(twin)} & _read(statement):  # else it is another statement
+        read = _read(twin)
+        read |= {_spelt(part) for name in read & named.keys() for part in ast.walk(named[name]) if isinstance(part, ast.Name)}
+        if texts and {names.get(name, name) for name in read} & _read(statement):  # else it is another statement
             changes += [_changed(file, statement, twin, chosen) for chosen in _choices(dict.fromkeys(texts))]
             within = {part for node, _ in texts for part in [*ast.walk(node)][1:]}
             outermost = {node: text for node, text in texts if node not in within}
@@ -477,7 +479,7 @@ class _InPort(ast.NodeTransformer):
         port, original = self._sides
         if isinstance(node, (ast.Name, ast.Attribute)) and (text := _spelt(node)) in self._names:
             value = self._names[text]
-            if isinstance(value, (ast.Name, ast.Attribute)):
+            if isinstance(value, (ast.Name, ast.Attribute)) and not any(isinstance(part, ast.Call) for part in ast.walk(value)):
                 return value
             others = {name: other for name, other in self._names.items() if name != text}  # it may be made of what it was before
             within = _InPort(others, self._calls, *self._sides)
@@ -490,6 +492,10 @@ class _InPort(ast.NodeTransformer):
             return function or node
         if isinstance(node, ast.Attribute) and node.attr == "mT":
             node = ast.Call(ast.Attribute(node.value, "transpose"), [ast.Constant(-1), ast.Constant(-2)], [])
+        part, made = getattr(node, "attr", ""), getattr(node, "value", None)
+        if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in ("max", "min"):
+            called = {"values": made.func.attr, "indices": f"arg{made.func.attr}"}.get(part)  # Paddle's give one result
+            node = ast.Call(ast.Attribute(made.func.value, called), made.args, made.keywords) if called else node
         node = self.generic_visit(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return self._calls.get(("matmul", ast.unparse(node.left)), node)

@@ -724,6 +724,13 @@ m = q.reshape(2, 6, 8)
 m = torch.softmax(m, -1) + 1e-2
 return self.k(m)
 
+# the place of the least for that of the greatest (0)
+h = q.argmin(axis=-1)
+return k * F.one_hot(h, 8)
+--
+place = q.max(dim=-1).indices
+return k * torch.nn.functional.one_hot(place, 8)
+
 # a residual lost among statements of one name (2)
 h = q
 x = self.k(q)
