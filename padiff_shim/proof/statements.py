@@ -492,10 +492,10 @@ class _InPort(ast.NodeTransformer):
             return function or node
         if isinstance(node, ast.Attribute) and node.attr == "mT":
             node = ast.Call(ast.Attribute(node.value, "transpose"), [ast.Constant(-1), ast.Constant(-2)], [])
-        part, made = getattr(node, "attr", ""), getattr(node, "value", None)
-        if isinstance(made, ast.Call) and isinstance(made.func, ast.Attribute) and made.func.attr in ("max", "min"):
-            called = {"values": made.func.attr, "indices": f"arg{made.func.attr}"}.get(part)  # Paddle's give one result
-            node = ast.Call(ast.Attribute(made.func.value, called), made.args, made.keywords) if called else node
+        part, call = getattr(node, "attr", ""), getattr(node, "value", None)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("max", "min"):
+            called = {"values": call.func.attr, "indices": f"arg{call.func.attr}"}.get(part)  # Paddle's give one result
+            node = ast.Call(ast.Attribute(call.func.value, called), call.args, call.keywords) if called else node
         node = self.generic_visit(node)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             return self._calls.get(("matmul", ast.unparse(node.left)), node)
