@@ -382,7 +382,7 @@ class Terms(Quantity):
             tiny, others = span(self.kind.unit)[0], [array for name, array in arrays.items() if name != "addend"]
             if not (self.sums and self.term.product):  # float16 is widened exactly
                 return 0.0
-        return tiny * sum(np.broadcast_to(np.abs(other), each.shape).sum(tuple(range(1, each.ndim))) for other in others)
+        return tiny * self.k * sum(np.abs(other).max(tuple(range(1, each.ndim))) for other in others)
 
     def _bound(
         self, value: Array, spread: Callable[[], tuple[Array, Array | float, Any]], attrs: Mapping[str, Any]
