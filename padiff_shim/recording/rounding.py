@@ -171,8 +171,8 @@ class _Flow:
         self._recorded = any(row.any.kind == "parameter" for row in rows)
 
     def begin(self, inputs: Sequence[TensorRow]) -> None:
-        """The weights with which the runs begin, behind the updates of steps before in a resume."""
-        weights = [(row, row.apart) for row in inputs if row.any.tensor == WEIGHT]
+        """The weights with which the runs begin, behind the updates of steps before in a resume; not those of others."""
+        weights = [(row, row.apart) for row in inputs if row.any.tensor == WEIGHT and not row.differs]
         sizes = {self._name(row): apart.relative for row, apart in weights if apart is not None}
         self._parameters = {name: size for name, size in sizes.items() if not math.isnan(size)}
 

@@ -104,6 +104,9 @@ WRONG = {
     "shuffled": (vit, {}, {"faults": ("shuffled",)}, "order of batches", 1, "", {}),
     "shuffled, fingerprints": (vit, FINGERPRINT, {"faults": ("shuffled",)}, "order of batches", 1, "", {}),
     "moments": (llama, {"begin": 2}, {"faults": ("moments",)}, "optimizer state", 0, "", {"side": "a"}),
+    "moments, fingerprints": (
+        llama, {"begin": 2, **FINGERPRINT}, {"faults": ("moments",)}, "optimizer state", 0, "", {"side": "a"},
+    ),
     "schedule": (llama, {"begin": 2}, {"faults": ("schedule",)}, "learning rate", 0, "", {"b": 1e-2}),
     "undivided": (
         llama, {"parts": 2, "clips": False, "whole": False}, {"faults": ("undivided",)}, "scale", 0, "loss", {"factor": 2.0},
