@@ -297,6 +297,11 @@ class IslandCall:
         self.once = once  # a PyLayer: Paddle's engine ends the process where it runs its node a second time
         self.freed: Any = None  # the backward without ``retain_graph`` that was here
 
+    @property
+    def rebased(self) -> bool:
+        """Whether a PyLayer has returned an operand as it came: what leads to that is not seen from it any more."""
+        return any(self.operands.returned(alias, self.native_results) for alias in self.operands.aliases)
+
     def reached(self, session: Any) -> bool:
         """A backward has come here; whether the native graph must stay for another one."""
         if self.native_results is None or (self.freed is not None and self.freed is not session):
@@ -315,7 +320,7 @@ class IslandCall:
         inlets = self.operands.inlets
         # Where a graph stays, a PyLayer's node is run by way of a copy; else not by run_partial_grad: its state is one per process,
         # and two threads at once corrupt memory.
-        copied = self.once and retain and self.freed is None and _partial.acquire(blocking=False)
+        copied = self.once and retain and self.freed is None and not self.rebased and _partial.acquire(blocking=False)
         try:
             with native_engine(), _passing(self.operands, None):
                 if copied:
@@ -373,7 +378,7 @@ def _backward_island(
 
     ``ends``: Torch's sides of a PyLayer's results.
     """
-    if any(cell.operands.returned(alias, cell.native_results) for alias in cell.operands.aliases):
+    if cell.rebased:
         raise RuntimeError(
             tr("no gradient of a gradient goes through {name}, which returns an argument as it came", name=cell.name)
         )
