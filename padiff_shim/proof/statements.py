@@ -274,8 +274,7 @@ def _around(site: CallSite, functions: Mapping[str, ast.FunctionDef]) -> str:
 
 
 def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
-    statements = [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
-    return sorted(statements, key=lambda node: node.lineno)
+    return [node for node in ast.walk(function) if isinstance(node, ast.stmt) and node is not function]
 
 
 def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> list[tuple[ast.stmt, ast.stmt]]:
