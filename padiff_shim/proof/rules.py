@@ -179,8 +179,12 @@ def _other_statement(
 
 
 def names_before_operands(differences: Differences, evidence: Evidence) -> Differences:
-    """The same first of operands that are swapped: a line in front may give them each other's names."""
-    return as_the_original_has_it(differences, evidence) if differences[-1].cause is Cause.SWAPPED else differences
+    """The same first of operands that are swapped, where a line in front gives them each other's names."""
+    difference = differences[-1]
+    changed = as_the_original_has_it(differences, evidence) if difference.cause is Cause.SWAPPED else differences
+    line = changed[-1].sites[1] if changed[-1].sites else None
+    in_front = line is not None and difference.port is not None and line.line < difference.port.site.line
+    return changed if in_front else differences
 
 
 def exchanged_arguments(differences: Differences, evidence: Evidence) -> Differences:

@@ -134,14 +134,7 @@ def _of_functions(
             outermost = {node: text for node, text in texts if node not in within}
             whole[statement] = _changed(file, statement, twin, outermost)
     yield from _moved(file, own, dict(statements), whole)
-    alone = [each for each in _statements(own) if isinstance(each, (ast.Assign, ast.AugAssign)) and each not in dict(statements)]
-    every = list[Otherwise]()
-    if whole and 0 < len(alone) <= _TOGETHER:  # the port needs several for what is one in the original
-        first = next(iter(whole.values()))
-        leaving = [(ast.unparse(each), Rewrite(file, frozenset([Edit(*extent(each), "")]))) for each in alone]
-        united = _all_of([*whole.values(), *(first._replace(own=text, wanted="", rewrite=left) for text, left in leaving)])
-        every = [united._replace(cause=Cause.OTHER_OP)]
-    yield from [*changes[:_MOST_MOVED], *every, *changes[_MOST_MOVED:]]
+    yield from changes
 
 
 def _moved(
