@@ -8,6 +8,7 @@ run and one argument exchanged, and what gives the original's value is what to w
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import itertools
@@ -124,6 +125,8 @@ def call_of_frame(frame: FrameType) -> ApiCall | None:
             arguments = bound.bind(*values["args"], **values["kwargs"])
             arguments.apply_defaults()
             values = arguments.arguments
+        else:
+            values = {**values, **_as_called(frame, bound)}
     except (KeyError, TypeError, ValueError):
         return None
     assert function is not None
@@ -132,6 +135,48 @@ def call_of_frame(frame: FrameType) -> ApiCall | None:
         written = next(iter(called))
         function, called[written] = _beside(frame.f_code.co_name, function), copied(called[written])
     return ApiCall(frame.f_code.co_name.strip("_"), function, called)
+
+
+def _as_called(frame: FrameType, signature: inspect.Signature) -> dict[str, Any]:
+    """Arguments as the calling line has them, where reading it again makes nothing: a function may give its names other values."""
+    caller = frame.f_back
+    node = None if caller is None else _expression(caller.f_code, caller.f_lasti, caller.f_lineno)
+    if caller is None or not isinstance(node, ast.Call):
+        return {}
+    unknown = object()
+
+    def read(value: ast.expr) -> Any:
+        if all(isinstance(part, _READ_AGAIN) for part in ast.walk(value)):
+            with contextlib.suppress(Exception), paused():  # whatever a property raises; an index is no call of the port's
+                return eval(compile(ast.Expression(value), "<argument>", "eval"), caller.f_globals, caller.f_locals)
+        return unknown
+
+    called = read(node.func)
+    args: list[Any] = [unknown] if called is unknown or inspect.ismethod(called) else []
+    for value in node.args:
+        starred = read(value.value) if isinstance(value, ast.Starred) else [read(value)]
+        if starred is unknown:
+            return {}
+        args += starred
+    kwargs: dict[str, Any] = {}
+    for keyword in node.keywords:
+        named = {keyword.arg: read(keyword.value)} if keyword.arg else read(keyword.value)
+        if named is unknown:
+            return {}
+        kwargs |= named
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return {name: value for name, value in bound.arguments.items() if all(part is not unknown for part in _parts(value))}
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else (value,)
+
+
+_READ_AGAIN = (
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+    *(ast.expr_context, ast.Subscript),
+)
 
 
 def _expression(code: CodeType, at: int, number: int) -> ast.expr | None:

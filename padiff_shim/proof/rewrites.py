@@ -148,7 +148,13 @@ class PortWords(CallWords):
         return name
 
     def _texts(self, call: TraceCall) -> Iterator[str]:
-        """Calls that draw numbers, too: noise in the shape of something that is at hand."""
+        """Calls that draw numbers, too: those of a dropout, and noise in the shape of something that is at hand."""
+        draws = next((maker for operand in call.operands if (maker := _draws(operand.value)) is not None), None)
+        if call.name == "mul" and draws is not None:
+            operand = next(operand for operand in call.operands if _draws(operand.value) is None)
+            with contextlib.suppress(Untranslatable):
+                text = self._operand(call, operand)
+                yield f"F.dropout({text}, {shown(as_read(1 - draws.attributes['p']))}, training=self.training)"
         for name, (_, tensor) in self._held.items() if call.name in _NOISE else ():
             if tuple(tensor.shape) == tuple(call.result.tensor.shape):
                 yield f"{_NOISE[call.name]}({name}.shape)"
@@ -202,8 +208,18 @@ _NOISE = {
     **dict.fromkeys(("uniform", "rand", "rand_like"), "paddle.rand"),
 }
 _TURNED_TWICE = re.compile(r"(\.transpose\(\[(?:0, 2, 1|0, 1, 3, 2|1, 0)\]\))\1")  # the last two axes
-_DRAWN = re.compile(r"paddle\.randn?\(")  # other numbers each time
+_DRAWN = re.compile(r"F\.dropout\(|paddle\.randn?\(")  # other numbers each time
 _COUNTED = re.compile(r"\barange\((\d+)\)")
+
+
+def _draws(value: Value) -> TraceCall | None:
+    """The call that draws which elements a dropout keeps, of the factors that it makes of them."""
+    node = value.node
+    while node is not None and node.name in ("div", "_to_copy", "bernoulli"):
+        if node.name == "bernoulli":
+            return node
+        node = node.operands[0].value.node if node.operands else None
+    return None
 
 
 def _of_own(own: Any, value: Value) -> Iterator[str]:
