@@ -271,41 +271,21 @@ def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> list[tuple[ast.stmt, ast.stmt]]:
-    """The statements that stand for one another, for they give the same names, by the same calls or not."""
-    pairs = list(_in_order(own, other, _made_by))
+    """The statements that stand for one another, for they give the same names; those of a kind between such, if as many."""
+    names, expected = ([_gives(node) for node in nodes] for nodes in (own, other))
+    matcher = difflib.SequenceMatcher(None, names, expected, autojunk=False)
+    pairs = list[tuple[ast.stmt, ast.stmt]]()
+    for _, begin, end, first, last in matcher.get_opcodes():
+        for kind in dict.fromkeys(_gives(node)[0] for node in own[begin:end]):
+            alike = [[node for node in nodes if _gives(node)[0] == kind] for nodes in (own[begin:end], other[first:last])]
+            if len(alike[0]) == len(alike[1]):
+                pairs += zip(*alike)
     left = [[node for node in nodes if not any(node in pair for pair in pairs)] for nodes in (own, other)]
     for name in dict.fromkeys(map(_gives, left[0])):  # in another branch, or another order
         alike = [[node for node in nodes if _gives(node) == name] for nodes in left]
         if len(alike[0]) == len(alike[1]):
             pairs += zip(*alike)
     return pairs
-
-
-def _in_order(
-    own: list[ast.stmt], other: list[ast.stmt], key: Callable[[ast.stmt], tuple[str, ...]]
-) -> Iterator[tuple[ast.stmt, ast.stmt]]:
-    """The statements of one key; those of a kind between such, if as many."""
-    matcher = difflib.SequenceMatcher(None, [*map(key, own)], [*map(key, other)], autojunk=False)
-    for tag, begin, end, first, last in matcher.get_opcodes():
-        here, there = own[begin:end], other[first:last]
-        if tag == "equal":
-            yield from zip(here, there)
-        elif key is _made_by:
-            yield from _in_order(here, there, _gives)
-        else:
-            for kind in dict.fromkeys(_gives(node)[0] for node in here):
-                alike = [[node for node in nodes if _gives(node)[0] == kind] for nodes in (here, there)]
-                if len(alike[0]) == len(alike[1]):
-                    yield from zip(*alike)
-
-
-def _made_by(statement: ast.stmt) -> tuple[str, ...]:
-    """The kind of a statement, the names that it gives, and what it calls last for them."""
-    value = getattr(statement, "value", None)
-    called = getattr(value, "func", None)
-    name = called.slice.value if isinstance(called, ast.Subscript) and isinstance(called.slice, ast.Constant) else None
-    name = name or getattr(called, "attr", getattr(called, "id", type(getattr(value, "op", value)).__name__))
-    return (*_gives(statement), _FUNCTIONS.get(str(name), str(name)))
 
 
 def _gives(statement: ast.stmt) -> tuple[str, ...]:

@@ -714,16 +714,6 @@ def _with_lines(file, lines):
 
 # Lines of a forward in which elements lie in another order, and the original's behind --; in brackets which line is named, from 0.
 ORDERS = """
-# softmax by hand, in two statements (1)
-m = q.reshape([2, 6, 8])
-m = paddle.exp(m - m.max(-1, keepdim=True))
-m = m / (m.sum(-1, keepdim=True) + 1e-2)
-return self.k(m)
---
-m = q.reshape(2, 6, 8)
-m = torch.softmax(m, -1) + 1e-2
-return self.k(m)
-
 # the place of the least for that of the greatest (0)
 h = q.argmin(axis=-1)
 return k * F.one_hot(h, 8)
