@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -108,6 +109,11 @@ def _of_labels(
 _LABELS, _SHARES, _CLASSES = Ints((5,), 0, 4), Floats((5, 4), 0.25, 0.25), Floats((4,), 0.5, 2.0)
 
 
+def _counts_all(native: Callable[..., Any], tensor: Callable[..., Any]) -> bool:
+    """Whether the mean under a negative ignore_index is over all labels, as in Paddle 3, or over those that are not ignored."""
+    return float(native(tensor([[0.0, 0.0]] * 2), tensor([0, -1]), ignore_index=-1)) < 0.5
+
+
 def _differs(
     x: torch.Tensor, label: torch.Tensor, weight: Any, ignore_index: int, reduction: str, soft_label: bool, *others: Any
 ) -> str:
@@ -171,8 +177,7 @@ def _torchs(
     "counts_all=True",
     api='input label weight=None ignore_index=-100 reduction="mean" soft_label=False axis=-1 use_softmax=True label_smoothing=0.0',
     amp="softmax_with_cross_entropy",
-    # Whether the mean under a negative ignore_index is over all labels, as in Paddle 3, or over those that are not ignored.
-    probes={"counts_all": lambda native, tensor: float(native(tensor([[0.0, 0.0]] * 2), tensor([0, -1]), ignore_index=-1)) < 0.5},
+    probes={"counts_all": _counts_all},
     definition=Definition(_torchs, differs=_remains),
     differs=_differs,
     note="the mean under a negative ignore_index is over all labels in Paddle 3, over the others in Paddle 2.6 and Torch; weighted "
@@ -268,13 +273,16 @@ def _none_counts(x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | No
     return "the mean over no labels is 0, in Torch NaN"
 
 
+def _torchs_nll_loss(
+    x: torch.Tensor, label: torch.Tensor, weight: torch.Tensor | None, ignore_index: int, reduction: str
+) -> torch.Tensor:
+    """``torch.nn.functional.nll_loss`` as it is."""
+    return F.nll_loss(x, label.long(), weight, ignore_index=ignore_index, reduction=reduction)
+
+
 @loss(
     'input label weight=None ignore_index=-100 reduction="mean"',
-    definition=Definition(
-        lambda x, label, weight, ignore_index, reduction: F.nll_loss(
-            x, label.long(), weight, ignore_index=ignore_index, reduction=reduction
-        )
-    ),
+    definition=Definition(_torchs_nll_loss),
     differs=_none_counts,
     limits=KernelLimits(once=True),
     samples=(

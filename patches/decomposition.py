@@ -158,12 +158,16 @@ slogdet_v2 = op(
 )(of(_several, torch.linalg.slogdet))
 
 
+def _info_of_one(native: Callable[..., Any], tensor: Callable[..., Any]) -> int:
+    """The rank of what tells whether one matrix was singular: 0, in Paddle 2.6 1."""
+    return len(native(tensor([[1.0]]), True)[2].shape)
+
+
 @op(
     "x pivot=True info_of_one=0",
     c=False,
     more_entries=(c_op("lu", "x pivot=True"),),
-    # The rank of what tells whether one matrix was singular: 0, in Paddle 2.6 1.
-    probes={"info_of_one": lambda native, tensor: len(native(tensor([[1.0]]), True)[2].shape)},
+    probes={"info_of_one": _info_of_one},
     results=("lu", "pivots", "info"),
 )
 def lu(x: torch.Tensor, pivot: bool, info_of_one: int) -> tuple[Any, ...]:

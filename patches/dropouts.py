@@ -60,10 +60,14 @@ def dropout(x: torch.Tensor, p: float, upscale: bool, seed: Any, training: bool)
     return x * (noise.div_(1 - p) if upscale and p < 1 else noise)
 
 
+def _dropping_along(x: Any, p: Any, axis: Any, training: bool, inplace: bool, mode: str) -> bool:
+    return axis is not None and _dropping(x, p, training)
+
+
 @op(
     "x p=0.5 axis=None training=True inplace=False mode='upscale_in_train'",
     c=False,
-    random=lambda x, p, axis, training, inplace, mode: axis is not None and _dropping(x, p, training),
+    random=_dropping_along,
     promote="same",
     more_entries=(
         function(
@@ -88,13 +92,15 @@ def dropout_nd(x: torch.Tensor, p: float, axis: Any, training: bool, inplace: bo
     return x * (noise.div_(1 - p) if mode == "upscale_in_train" and p < 1 else noise)
 
 
-def _of_alpha(formula: Callable[..., Any]) -> Op:
+def _alpha(formula: Callable[..., Any], x: torch.Tensor, p: float, training: bool) -> torch.Tensor:
     """``torch.nn.functional.alpha_dropout`` and its like; with nothing to drop a copy."""
+    return formula(x, p, training) if p else x.clone()
+
+
+def _of_alpha(formula: Callable[..., Any]) -> Op:
     params = "x p=0.5 training=True"
     entry = function(f"paddle.nn.functional.{formula.__name__}", params, seen_below=True)
-    return op(params, c=False, random=lambda x, p, training: bool(training), more_entries=(entry,))(
-        of(lambda formula, x, p, training: formula(x, p, training) if p else x.clone(), formula)
-    )
+    return op(params, c=False, random=lambda x, p, training: bool(training), more_entries=(entry,))(of(_alpha, formula))
 
 
 alpha_dropout, feature_alpha_dropout = _of_alpha(F.alpha_dropout), _of_alpha(F.feature_alpha_dropout)

@@ -133,6 +133,11 @@ def _floor(x: torch.Tensor, y: torch.Tensor, axes_by_number: int) -> torch.Tenso
     return quotient if quotient.ndim or both else quotient.reshape([1] * axes_by_number)
 
 
+def _trunc(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """``torch.div`` towards 0."""
+    return _quotient(x, y, "trunc")
+
+
 floor_divide = binary(
     _floor,
     name="floor_divide",
@@ -145,9 +150,7 @@ floor_divide = binary(
     within=(0.5, 4),
     **_QUOTIENT,
 )
-trunc_divide = binary(
-    lambda x, y: _quotient(x, y, "trunc"), name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4), **_QUOTIENT
-)
+trunc_divide = binary(_trunc, name="trunc_divide", legacy="trunc_divide: x y", within=(0.5, 4), **_QUOTIENT)
 
 
 def _upper(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -215,6 +218,11 @@ def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     return torch.lerp(x, y, weight.detach())
 
 
+def _within_rounded(own: Any, x: torch.Tensor, eps: float) -> torch.Tensor:
+    """Of an x between an eps and a 1 - eps that were computed in float32."""
+    return own(x.clamp(single(eps), single(1 - single(eps))) if eps else x, 0.0)
+
+
 @op(
     "x|input eps=0.0",
     inplace=True,
@@ -222,11 +230,7 @@ def lerp(x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor) -> torch.Tensor
     samples=ranged(each(UNARY, eps=(0.0, 1e-6, 0.2)), 0.05, 0.95),
     elementwise=True,
     deviations=ROUNDED,
-    faults={
-        "1-eps->float32": Fault(
-            lambda own, x, eps: own(x.clamp(single(eps), single(1 - single(eps))) if eps else x, 0.0), precision=True
-        )
-    },
+    faults={"1-eps->float32": Fault(_within_rounded, precision=True)},
 )
 def logit(x: torch.Tensor, eps: float) -> torch.Tensor:
     """``torch.logit``; eps=0 is Torch's None."""
