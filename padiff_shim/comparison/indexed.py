@@ -1,4 +1,4 @@
-"""Reading a tensor at an index, writing values there, and views that may show an element twice, as compared calls.
+"""Reading a tensor at an index, and writing values there, as compared calls: their results and gradients.
 
 Which places an index means is what Paddle's own reading of a contiguous tensor at that index says.
 """
@@ -119,36 +119,6 @@ def read_of(original: Callable[..., Any], tensor: Any, index: Any) -> BoundCall 
         return None
     places = Places(tensor, index)
     return BoundCall(_reading_entry_point(original), (tensor, places), (tensor, index)) if places.rows.numel() else None
-
-
-# Of what makes a view in which an element may be several times, and so has a sum for its gradient: its arguments behind the
-# tensor, and Torch's view. Paddle counts an offset in bytes.
-_OVERLAPPING: dict[str, tuple[str, Callable[..., torch.Tensor]]] = {
-    "as_strided": (
-        "shape stride offset=0",
-        lambda x, shape, stride, offset: x.as_strided(shape, stride, x.storage_offset() + offset),
-    ),
-    "tensor_unfold": ("axis size step", torch.Tensor.unfold),
-}
-WATCHED = {"_getitem_dygraph", *_OVERLAPPING}  # of what moves values
-
-
-@functools.cache
-def _viewing_entry_point(name: str, original: Callable[..., Any]) -> EntryPoint:
-    arguments, formula = _OVERLAPPING[name]
-    op = Op(name, formula, f"x {arguments}", (), tensors=1, exact=True, promote="none")
-    return EntryPoint(op, Entry(f"paddle._C_ops.{name}", f"x {arguments}"), original)
-
-
-def watched(name: str, original: Callable[..., Any], args: tuple[Any, ...]) -> BoundCall | None:
-    """A call of what moves values that is compared; None for all others."""
-    if name not in _OVERLAPPING:
-        return read_of(original, *args)
-    tensor = args[0]
-    if tensor.stop_gradient or tensor.dtype not in FLOATS or not tensor.size or not tensor.is_contiguous() or tensor.offset:
-        return None
-    values = (*args[:3], *(offset // tensor.element_size() for offset in args[3:])) if name == "as_strided" else args
-    return BoundCall(_viewing_entry_point(name, original), values, args)
 
 
 def op_name(name: str) -> str:

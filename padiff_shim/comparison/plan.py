@@ -471,12 +471,12 @@ class Comparison(NativeCalls):
                 self.sampling.leave(entered)
 
     def exact(self, name: str, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What is read at an index, or shown twice, is compared; of what else moves values there is nothing to compare."""
-        frame = top() if name in indexed.WATCHED else None
+        """What is read at an index is compared; of what else moves values there is nothing to compare."""
+        frame = top() if name == "_getitem_dygraph" else None
         if frame is not None and not (self.aside or frame.idle or grad_tracer() is None):
             try:
                 gate(frame, "gather_nd")  # of which it is a form
-                read = indexed.watched(name, original, args)
+                read = indexed.read_of(original, *args)
                 if read is not None:
                     return self.call(read.entry_point, frame, read.values, read.args, {})
             except Exception as error:  # left out by the mode's filters, or an index that Paddle refuses

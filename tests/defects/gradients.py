@@ -13,7 +13,7 @@ import torch
 Ops: as_strided
 Seen on: Paddle 2.6.2, 3.0.0, 3.1.1, 3.2.2, 3.3.1; CPU
 Effect: 1 instead of 2
-Under the shim: Torch's gradient; compare says WRONG, side paddle.
+Under the shim: Torch's gradient.
 """
 x = paddle.to_tensor([1.0, 2.0, 3.0, 4.0], stop_gradient=False)
 paddle.as_strided(x, [3, 2], [1, 1]).sum().backward()
