@@ -122,7 +122,7 @@ class WithEngine(Patcher):
 
     def acquire(self, user: Hashable) -> list[str]:
         """Install for one more user, who comes once; a remark on each place that is somebody else's."""
-        twins.LAST_DIED[:] = [self._settle]
+        twins.on_last_death(self._settle)
         try:
             return [*ENGINE.acquire(user), *optimizers.CLIPS.acquire(user), *super().acquire(user)]
         except BaseException:

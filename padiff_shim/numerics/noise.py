@@ -235,12 +235,12 @@ class RoundedSteps(StepsApart):
             self._flush(result)
 
     def _flush(self, result: torch.Tensor) -> None:
-        """Denormal numbers of the narrower format become 0, or the smallest normal one: kernels give any between them."""
-        small = (result.abs() < self._tiny) & (result != 0)
-        instead = torch.zeros_like(result)
+        """Denormal numbers of the narrower format become 0, or its smallest normal number: kernels return any between these."""
+        denormal = (result.abs() < self._tiny) & (result != 0)
+        flushed = torch.zeros_like(result)
         if not result.is_complex() and not self.size.squares:
-            instead = torch.where(self.signs(result) > 0, torch.copysign(instead + self._tiny, result), instead)
-        result.copy_(torch.where(small, instead, result))
+            flushed = torch.where(self.signs(result) > 0, torch.copysign(flushed + self._tiny, result), flushed)
+        result.copy_(torch.where(denormal, flushed, result))
 
 
 def _magnitudes(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -347,9 +347,8 @@ def of_smoothing(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReaso
             calls = [call.reads for other in step if (call := (other.a, other.b)[1 - known]) is not None and call.reads is not None]
             numbers = {abs(float(text)) for reads in calls for text in reads.arguments.values() if _NUMBER.fullmatch(text)}
             own = entropies[1 - known]
-            ways = (
-                [((own - plain) / (uniform - plain), 1.0)] if uniform != plain else []
-            )  # its share, and what both parts add up to
+            # Its share, and what both parts add up to.
+            ways = [((own - plain) / (uniform - plain), 1.0)] if uniform != plain else []
             if uniform:
                 other = (own - (1 - share) * plain) / uniform
                 ways.append((other, 1 - share + other))

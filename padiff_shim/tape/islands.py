@@ -494,8 +494,8 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
         return _results_on_tape(name, original(*positional, **named), operands, ())
     entered = [*positional, *named.values()]
     operands.lay_out(entered)
-    outs = original(*positional, **named)
-    results = [out for out in flat(outs) if type(out) in TENSOR_TYPES]
+    native_results = original(*positional, **named)
+    results = [out for out in flat(native_results) if type(out) in TENSOR_TYPES]
     made, returned, rebased = paddle_graph.places_of(results), set(map(id, results)), []
     for argument, source in zip(flat(entered), flat([*args, *kwargs.values()])):
         if type(argument) in TENSOR_TYPES and _node(argument) in made:
@@ -503,7 +503,7 @@ def island(name: str, original: Callable[..., Any], args: Sequence[Any], kwargs:
                 rebased.append((argument, source))
             elif id(argument) in returned:
                 return original(*args, **kwargs)  # it raises: a leaf cannot take the PyLayer's history
-    return _results_on_tape(name, outs, operands, rebased, once=True)
+    return _results_on_tape(name, native_results, operands, rebased, once=True)
 
 
 @undisturbed
@@ -516,8 +516,8 @@ def _with_aliases(operands: Operands, args: Sequence[Any], kwargs: dict[str, Any
 def _results_on_tape(name: str, outs: Any, operands: Operands, rebased: Sequence[tuple[Any, Any]], *, once: bool = False) -> Any:
     """The results of a native call; those that are differentiable on the tape.
 
-    ``rebased``: what a PyLayer has returned as it came, or marked as not in place, as it saw it and as it was given: natively that
-    takes the PyLayer's history.
+    ``rebased``: arguments that a PyLayer has returned as they came, or marked as not in place, as its forward saw them and as the
+    program passed them: natively these take the PyLayer's history.
     """
     sources = {id(argument): source for argument, source in rebased}
     tensors = {id(out): out for out in (*flat(outs), *(argument for argument, _ in rebased)) if type(out) in TENSOR_TYPES}

@@ -37,7 +37,7 @@ class _Presence:
 
 _present = weakref.ref(_Presence())  # what the tape tensors hold
 _arriving = threading.RLock()
-LAST_DIED: list[Callable[[], None]] = []  # called when the last of them has died
+_last_died: list[Callable[[], None]] = []  # called when the last of them has died
 
 
 def _presence() -> _Presence:
@@ -52,7 +52,7 @@ def _presence() -> _Presence:
 
 
 def _gone(_: Any) -> None:
-    for callback in LAST_DIED:
+    for callback in _last_died:
         callback()
 
 
@@ -64,6 +64,11 @@ _strays: list[
 def on_stray_gradient(done: Callable[[Arriving, Any], None]) -> None:
     """Have ``done`` take the gradient of a sentinel to Torch if no backward of the tape is running."""
     _strays[:] = [done]
+
+
+def on_last_death(callback: Callable[[], None]) -> None:
+    """Have ``callback`` called each time that no tensor is on the tape any more."""
+    _last_died[:] = [callback]
 
 
 def alive() -> bool:
