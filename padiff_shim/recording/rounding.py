@@ -105,8 +105,9 @@ def explained(
                 rounding.amplification = max(rounding.amplification, factor)
         formulas.read(row, explained=True)
         size = 0.0 if row.apart.identical or math.isnan(size) else size
+        negligible = negligible and not own
         rounding.begins = rounding.begins if incoming or negligible else max(rounding.begins, size)
-        flow.add(row, size, negligible=negligible and not own)
+        flow.add(row, size, negligible=negligible)
     return rounding if formulas.first is None or formulas.agree else rounding.stopped(formulas.first)
 
 

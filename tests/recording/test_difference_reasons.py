@@ -104,7 +104,8 @@ def test_another_rate_is_found_behind_rounding(runs):
 def test_common_samples_of_other_batches_are_compared(runs):
     difference = diff(runs / "plain", runs / "half")
     assert (difference.reason.kind, difference.reason.numbers["a"], difference.reason.numbers["b"]) == ("batch size", 8, 4)
-    assert difference.reason.numbers["until"].startswith("cross_entropy"), "what one sample makes is compared with itself"
+    first = difference.reason.numbers.get("until", difference.first.any.name)  # before it nothing differs where kernels round alike
+    assert first.startswith("cross_entropy"), "what one sample makes is compared with itself"
 
 
 def test_another_order_of_batches(runs):
