@@ -1,7 +1,7 @@
 """Buffers that code computes: positions, masks, indices. A proof copies them, and so covers what the port computes wrongly.
 
 So three things are asked beside a proof. Did a buffer begin apart, beyond rounding, and does that move the outputs? Is the port
-right with buffers of its own, which may mean something else to it? And does a buffer of zeros hide what is done with it?
+right with buffers of its own, which may mean something else to it? And do zeros, or weights near zero, hide what is done with them?
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from . import agreement
 from .agreement import Array, RunOutcome
 from .causes import values_differ
 from .findings import WITH_BUFFERS, Cause, Mistake, ProofVerdict, Stage, merged
-from .held_values import fill, holding
+from .held_values import fill, held_before, holding
 from .locate import UNIT, with_rounding_of
 from .programs import ModelSide, PaddleSide, TorchSide, attempted, tensors_of
 from .proof import Proof
@@ -155,11 +155,14 @@ def _tensor(array: Array) -> torch.Tensor:
     return torch.from_numpy(array.copy())
 
 
-# ---- A buffer of zeros hides what is done with it: an added bias, a factor, a choice. Zeros behind zeros hide gradients, too.
+# ---- Zeros hide what is done with them: an added bias, a factor, a choice. Zeros behind zeros hide gradients, too. So do weights
+# near zero, as some models begin: rounding takes what they add, and a softmax of what they give is uniform.
+
+_NEAR_ZERO = 2.0**-12  # in float32 rounding takes what a product of two such numbers is added to 1
 
 
-def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: bool) -> list[Pair]:
-    """The pairs that hold zeros on both sides and have no gradient that shows what is done with them.
+def without_effect(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: bool) -> list[Pair]:
+    """The pairs that hold nothing but zeros on both sides and have no gradient that shows what is done with them, or are near zero.
 
     ``back``: weights have one; not where a gradient stops, as at a branch whose last layer begins with zeros.
     """
@@ -169,31 +172,28 @@ def of_zeros(mapping: Mapping, original: TorchSide, port: PaddleSide, *, back: b
         weights = [tensors[side].get(pair.name(side)) for side in tensors]
         slots = [pair.torch_slot.weight, pair.paddle_slot.weight]
         trained = back and all(slot is not None and slot.trainable and not slot.buffer for slot in slots)
-        if trained or not pair.is_exact or any(weight is None for weight in weights):
+        if not pair.is_exact or any(weight is None for weight in weights):
             continue
         arrays = [as_array(weight) for weight in weights]
-        if all(array.dtype.kind == "f" and array.size and not array.any() for array in arrays):
-            pairs.append(pair)
+        if all(array.dtype.kind == "f" and array.size for array in arrays):
+            largest = max(float(np.abs(array).max()) for array in arrays)
+            if 0.0 < largest < _NEAR_ZERO or (largest == 0.0 and not trained):
+                pairs.append(pair)
     return pairs
 
 
 def hide_something(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> bool | None:
     """Whether both give other bits with numbers in these pairs; None where the original does not run so."""
-    sides = (original, port)
 
     def original_filled() -> RunOutcome:
         fill(pairs, mapping, original, port)
         return original.run_forward()
 
     try:
-        expected, actual = attempted(original_filled), attempted(port.run_forward)
-        if expected is None or actual is None:
-            return None if expected is None else True
-        return bool(agreement.shapes_differ(expected, actual) or agreement.outputs_differ(expected, actual, lambda _: True))
+        with held_before(pairs, original, port):
+            expected, actual = attempted(original_filled), attempted(port.run_forward)
     finally:
-        for side in sides:
-            side.rewind()
-            tensors = tensors_of(side.model)
-            for tensor in (tensors[pair.name(side.framework)] for pair in pairs):
-                side.fill(tensor, np.zeros_like(as_array(tensor)))
         port.forget_copies()
+    if expected is None or actual is None:
+        return None if expected is None else True
+    return bool(agreement.shapes_differ(expected, actual) or agreement.outputs_differ(expected, actual, lambda _: True))

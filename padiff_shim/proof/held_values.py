@@ -16,7 +16,7 @@ from .agreement import Array
 from .programs import ModelSide, PaddleSide, TorchSide, tensors_of
 from .trace import Model
 
-_RANGE = 0.05, 0.5  # of what is added to ones and zeros
+_RANGE = 0.05, 0.5  # of what is added to weights of one number
 
 
 def rounded_numbers(side: ModelSide, model: Model, mapping: Mapping) -> dict[str, Array]:
@@ -50,8 +50,18 @@ def holding(side: ModelSide, values: dict[str, Array]) -> Iterator[None]:
             side.fill(tensors[name], array)
 
 
+@contextlib.contextmanager
+def held_before(pairs: Sequence[Pair], *sides: ModelSide) -> Iterator[None]:
+    """Models hold in the end what they held in these pairs before."""
+    with contextlib.ExitStack() as held:
+        for side in sides:
+            tensors, names = tensors_of(side.model), [pair.name(side.framework) for pair in pairs]
+            held.enter_context(holding(side, {name: as_array(copied(tensors[name])) for name in names}))
+        yield
+
+
 def fill(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: PaddleSide) -> None:
-    """Add the same random numbers to pairs on both sides."""
+    """Add the same random numbers to pairs on both sides; to matrices as layers begin with them, and not to rows of zeros there."""
     source, target = (original, port) if mapping.src == "torch" else (port, original)
     generator, tensors = np.random.default_rng(0), tensors_of(source.model)
     for side in (source, target):
@@ -59,7 +69,10 @@ def fill(pairs: Sequence[Pair], mapping: Mapping, original: TorchSide, port: Pad
     for pair in pairs:
         tensor = tensors[pair.name(source.framework)]
         values = as_array(tensor)
-        source.fill(tensor, (values + generator.uniform(*_RANGE, values.shape)).astype(values.dtype))
+        noise = generator.uniform(*_RANGE, values.shape)
+        if values.ndim > 1 and values.any():
+            noise = (values != 0) * generator.standard_normal(values.shape) * (len(values) / values.size) ** 0.5
+        source.fill(tensor, (values + noise).astype(values.dtype))
     carry(replace(mapping, pairs=list(pairs)), source.model, target.model)
 
 
@@ -81,10 +94,7 @@ def without_plain_weights(mapping: Mapping, original: TorchSide, port: PaddleSid
             array = as_array(values)
             if array.dtype.kind == "f" and array.size and (array == array.flat[0]).all():
                 pairs.append(pair)
-    with contextlib.ExitStack() as held:
-        for side in (original, port):
-            names = [pair.name(side.framework) for pair in pairs]
-            held.enter_context(holding(side, {name: as_array(copied(tensors[side][name])) for name in names}))
+    with held_before(pairs, original, port):
         if pairs:
             fill(pairs, mapping, original, port)
         yield [pair.paddle for pair in pairs]

@@ -26,7 +26,7 @@ from ..weights.tree import WeightSide as Tree
 from . import agreement, precision
 from .agreement import RunOutcome
 from .attribution import wrong_natively
-from .buffers import began_apart, fill, hide_something, judge_buffers, of_zeros
+from .buffers import began_apart, fill, hide_something, judge_buffers, without_effect
 from .causes import BACKWARD, FORWARD
 from .findings import WITH_BUFFERS, Cause, ProofVerdict, Stage
 from .fixes import with_fixes
@@ -221,7 +221,7 @@ class Question:
                 proof = other
             else:
                 self.ran, used = ran, []
-        return self._beyond_zeros(self._with_buffers(proof, used), used) if proof.differences else proof
+        return self._with_effect(self._with_buffers(proof, used), used) if proof.differences else proof
 
     def _with_buffers(self, proof: Proof, used: Sequence[Used]) -> Proof:
         """The proof, with what is wrong with buffers; or, if the port is right with its own, one in which each keeps them."""
@@ -239,18 +239,19 @@ class Question:
         judge_buffers(proof, apart, ran.original, ran.port, ran.mapping)
         return proof
 
-    def _beyond_zeros(self, proof: Proof, used: Sequence[Used]) -> Proof:
-        """The proof of a right port; or one with numbers in place of zeros, if these hide a mistake."""
+    def _with_effect(self, proof: Proof, used: Sequence[Used]) -> Proof:
+        """The proof of a right port; or one with other numbers in place of zeros and weights near zero, if these hide a mistake."""
         ran = self.ran
         original, port, mapping = ran.original, ran.port, ran.mapping
-        pairs = of_zeros(mapping, original, port, back=self.phase != "forward" and not original.stopped) if proof else []
+        pairs = without_effect(mapping, original, port, back=self.phase != "forward" and not original.stopped) if proof else []
         hidden = hide_something(pairs, mapping, original, port) if pairs else False
         names = listed([pair.paddle for pair in pairs])
         if hidden is None:
-            proof.notes.append(tr("{names}: zeros, with which nothing shows what is done with them", names=names))
+            proof.notes.append(tr("{names}: zeros or near zero, with which nothing shows what is done with them", names=names))
         other = self._attempt(used, filled=[pair.paddle for pair in pairs]) if hidden else proof
         if hidden and other.verdict is ProofVerdict.CODE_DIFFERS:
-            other.notes.append(tr("{names}: zeros hide the mistake, so both had the same random numbers there", names=names))
+            text = tr("{names}: zeros, or numbers near zero, hide the mistake, so both had the same random numbers there", names=names)
+            other.notes.append(text)
             return other
         self.ran = ran
         return proof

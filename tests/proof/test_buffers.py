@@ -282,6 +282,36 @@ def test_zeros_behind_zeros_hide_gradients_too(right, phase):
     assert bool(prove(_ModulatedPort(right), _Modulated(), X, phase=phase)) is right
 
 
+class _Faint(torch.nn.Module):
+    """Begins as vision encoders of SAM do: with weights near zero, so that all attention is uniform."""
+
+    def __init__(self):
+        super().__init__()
+        self.queries, self.keys = torch.nn.Linear(W, W), torch.nn.Linear(W, W)
+        for weight in self.parameters():
+            torch.nn.init.normal_(weight, std=1e-10)
+
+    def forward(self, x):
+        return x + torch.softmax(self.queries(x) @ self.keys(x).transpose(-1, -2), -1) @ x
+
+
+class _FaintPort(paddle.nn.Layer):
+    def __init__(self, axis):
+        super().__init__()
+        self.queries, self.keys, self.axis = paddle.nn.Linear(W, W), paddle.nn.Linear(W, W), axis
+
+    def forward(self, x):
+        scores = self.queries(x) @ self.keys(x).transpose([0, 2, 1])
+        return x + paddle.nn.functional.softmax(scores, self.axis) @ x
+
+
+@pytest.mark.parametrize("phase", ["forward", "both"])
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_weights_near_zero_are_no_evidence(axis, phase):
+    x = np.random.default_rng(0).standard_normal((2, 6, W)).astype("float32")
+    assert bool(prove(_FaintPort(axis), _Faint(), x, phase=phase)) is (axis == -1)
+
+
 @pytest.mark.parametrize("phase", ["both", "train"])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_each_run_begins_without_what_forwards_leave_in_plain_attributes(phase, wrong):
