@@ -23,9 +23,9 @@ from ..errors import TransferError
 from ..measure.bits import same_bits
 from ..text import joined, listed, many, tr
 from ..trees import as_array, copied, leaves
-from ..weights import explain, pairing
+from ..weights import pairing
 from ..weights.explicit import Used
-from ..weights.mapping import Mapping as WeightMapping
+from ..weights.mapping import REMEDY, Mapping as WeightMapping, in_one_line, without_partner
 from ..weights.transfer import carry
 from ..weights.tree import Weight, WeightSide as Tree
 from . import agreement
@@ -756,7 +756,7 @@ def _weights(
     notes, refused = list[str](), ""
     if weights == "as-is":
         if not mapping:
-            line = explain.in_one_line(explain.without_partner(mapping, *sides))
+            line = in_one_line(without_partner(mapping, *sides))
             notes = [tr("not compared, for they have no partner: {line}", line=line)]
     else:
         notes, refused = _incomplete(original, port, mapping, sides, trains=trains)
@@ -810,9 +810,9 @@ def _incomplete(
     """Notes on weights without partner, and why nothing can be compared; "" if it can."""
     notes, needed = unmatched(original, port, mapping, trains=trains) if not mapping else ([], [])
     if needed:
-        lines = explain.without_partner(mapping, *sides, [weight.name for weight in needed])
-        return [*notes, *of_recurrences(original, port), explain.REMEDY], tr(
-            "weights without partner: {in_one_line}", in_one_line=explain.in_one_line(lines)
+        lines = without_partner(mapping, *sides, [weight.name for weight in needed])
+        return [*notes, *of_recurrences(original, port), REMEDY], tr(
+            "weights without partner: {in_one_line}", in_one_line=in_one_line(lines)
         )
     return notes, pairing.undecided(mapping.undecided)
 

@@ -250,8 +250,7 @@ class Question:
             proof.notes.append(tr("{names}: zeros or near zero, with which nothing shows what is done with them", names=names))
         other = self._attempt(used, filled=[pair.paddle for pair in pairs]) if hidden else proof
         if hidden and other.verdict is ProofVerdict.CODE_DIFFERS:
-            text = tr("{names}: zeros, or numbers near zero, hide the mistake, so both had the same random numbers there", names=names)
-            other.notes.append(text)
+            other.notes.append(tr("{names}: numbers near zero hide the mistake, so both had the same random ones", names=names))
             return other
         self.ran = ran
         return proof

@@ -11,11 +11,11 @@ from typing import Any
 
 from ..errors import ArgumentError, TransferError
 from ..text import joined, many, tr
-from . import explain, pairing
+from . import pairing
 from .descriptions import Description, authors, by_description, described_by, speaks
 from .explicit import Used, by_changes, by_parts, by_use, pinned, reordered_pairs
 from .layer_matching import Correspondence, Matcher
-from .mapping import Mapping
+from .mapping import Mapping, incomplete, undecided, unpaired
 from .pairing import SQUARE, Choice, Pair, stacked
 from .reading import read_both
 from .rules import Reordered, Rules, moves
@@ -81,12 +81,12 @@ def transfer(mapping: Mapping, src: WeightSide, dst: WeightSide) -> None:
         TransferError: a weight has no partner, its values do not fit, or nothing tells how a weight lies; nothing was written.
     """
     if not mapping:
-        raise TransferError(explain.incomplete(mapping, src, dst), mapping)
+        raise TransferError(incomplete(mapping, src, dst), mapping)
     if mapping.undecided:
         raise TransferError("{undecided}\nNothing was written.", mapping, undecided=pairing.undecided(mapping.undecided))
-    undecided = [pair for pair in mapping.pairs if pair.undecided]
-    if undecided:
-        raise TransferError(explain.undecided(mapping, undecided), mapping)
+    square = [pair for pair in mapping.pairs if pair.undecided]
+    if square:
+        raise TransferError(undecided(mapping, square), mapping)
     model, writes = dst.objects.get(""), prepared(mapping, src, dst)
     if model is not None:
         trains = any(weight.trainable and not weight.buffer for weight in dst.weights.values())
@@ -346,7 +346,7 @@ class _Draft:
         optional = {name for side in self.weights.values() for name, weight in side.items() if weight.optional}
         reasons = [
             tr("rule {pattern} was not applied", pattern=repr(rule.pattern))
-            + (f" to {name}: {explain.unpaired(name, mapping, self.weights)}" if name else "")
+            + (f" to {name}: {unpaired(name, mapping, self.weights)}" if name else "")
             for rule, name in self.rules.unapplied(name for name in self.names if name not in self.out)
             if name not in optional
         ]
