@@ -104,7 +104,8 @@ class Precisions(Onlooker):
     def _pass_on(self, result: torch.Tensor, operands: Sequence[torch.Tensor]) -> None:
         """Note what a movement or cast makes of rounded numbers, or rounds."""
         rounded = next(filter(None, map(self._how_rounded, operands)), None)
-        if result.dtype in HALVES and operands and operands[0].dtype not in HALVES and _rounds(operands[0], result):
+        whole = operands[0] if result.dtype in HALVES and operands and operands[0].dtype not in HALVES else None
+        if whole is not None and whole.is_floating_point() and not torch.equal(whole, result.to(whole.dtype)):
             rounded = result.dtype, ""
         if rounded is not None:
             self._rounded[result.data_ptr()] = (result, *rounded)
@@ -120,10 +121,6 @@ class Precisions(Onlooker):
 
 _WHOLE = 2.0**8  # up to which bfloat16 holds every whole number
 _NEAR = 2.0**-5  # how far rounding in 16 bits moves the mean of absolute values, as a share
-
-
-def _rounds(tensor: torch.Tensor, cast: torch.Tensor) -> bool:
-    return tensor.is_floating_point() and not torch.equal(tensor, cast.to(tensor.dtype))
 
 
 def _finite(tensor: torch.Tensor) -> bool:

@@ -705,15 +705,10 @@ def _with_line(earlier: CallDifference, other: CallDifference, *, turned: bool) 
 
 def dropout_scales(differences: Differences, evidence: Evidence) -> Differences:
     """Drops the difference of a dropout's divisor where its mask differs by the same share."""
-    masks = [difference.port for difference in differences if difference.port and difference.port.name == "bernoulli"]
-    return [difference for difference in differences if not any(_scales(mask, difference.port) for mask in masks)]
-
-
-def _scales(mask: TraceCall, call: TraceCall | None) -> bool:
-    """Whether a call divides by the share that a mask keeps."""
-    if call is None or call.name != "div" or (call.site, call.layer) != (mask.site, mask.layer):
-        return False
-    return bool(mask.attributes.get("p") == call.attributes.get("other"))
+    calls = [difference.port for difference in differences]
+    masks = {(call.site, call.layer, call.attributes.get("p")) for call in calls if call and call.name == "bernoulli"}
+    scales = [call and call.name == "div" and (call.site, call.layer, call.attributes.get("other")) in masks for call in calls]
+    return [difference for difference, is_scale in zip(differences, scales) if not is_scale]
 
 
 def expressions(differences: Differences, evidence: Evidence) -> Differences:
