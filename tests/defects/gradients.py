@@ -675,7 +675,7 @@ np.testing.assert_allclose(w.grad.numpy()[0, 1], slope, rtol=1e-5)
 """Where an axis has one element, a transposed x counts as channels last, and the gradient is read in that order, too.
 
 Ops: batch_norm, instance_norm
-Seen on: Torch 2.13.0; CPU
+Seen on: Torch 2.4.1 to 2.15.0; CPU
 Effect: another gradient
 Under the shim: The right gradient; by Torch's definition, as in a proof, Torch's.
 """
