@@ -32,13 +32,14 @@ from ..proof.prove import both_losses
 from ..recording.call_reasons import CALL_KINDS
 from ..recording.diff import diff_of_ranks
 from ..recording.difference import Difference, EqualWithin, TensorKey, TensorRow, tensor_key
-from ..recording.joined import Groups, join, weight_name
-from ..recording.numbering import NameMap, Shapes, roots
+from ..recording.layouts import Groups, ShardRules, weight_name
+from ..recording.names import NameMap, Shapes, roots
 from ..recording.pages import described as row_text
 from ..recording.rank_causes import RANK_CAUSES, RankCauses
 from ..recording.reading import read
-from ..recording.shards import ShardRules, Way
 from ..recording.tensors import parameter_name
+from ..recording.whole_run import join
+from ..recording.whole_tensors import Way
 from ..runlog.events import IN_STEP
 from ..text import listed, many, tr
 from .sharded_runs import (

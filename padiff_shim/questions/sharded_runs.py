@@ -23,8 +23,8 @@ from ..frameworks.weight_copies import forget
 from ..proof.plans import InWider, OnTorch, WiderDtype, opened
 from ..proof.programs import Inputs, PaddleSide, TorchSide, default_dtype, named_tensors, seeded
 from ..recording import tensors as contents
-from ..recording.joined import weight_name
-from ..recording.numbering import NameMap
+from ..recording.layouts import weight_name
+from ..recording.names import NameMap
 from ..recording.record import record
 from ..recording.tensors import Array
 from ..text import SENTENCE, shown, tr

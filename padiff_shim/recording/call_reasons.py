@@ -18,8 +18,8 @@ from .call_origins import ARGUMENTS
 from .difference import DifferenceReason, TensorRow
 from .operands import Arranged, Concatenated, alike, arrangement_of, concatenation_of, masks, to_write
 from .rank_causes import SCALE
-from .shards import JoinedTensor, RankTensor
 from .tensors import Array, RecordedOperand, Tensor, multiple
+from .whole_tensors import JoinedTensor, RankTensor
 
 AXIS, MASK, ORDER_OF_ELEMENTS, ORDER_OF_OPERANDS, OPERAND, ARRANGED, ROWS, DTYPE, CALLS, AVERAGE = (
     "axis", "mask", "order of elements", "order of operands", "operand", "arrangement", "normalization", "dtype", "calls",

@@ -34,14 +34,12 @@ from .difference import (
     tensor_row,
 )
 from .fusions import take_apart
-from .joined import Groups, JoinedRun, join, sent_stages
-from .joined_rows import JoinedRows, WholeResults
-from .numbering import NameMap
+from .layouts import AUTO, Groups, ShardRules, sent_stages
+from .names import NameMap
 from .rank_causes import RankCauses
-from .reading import Recorded, RecordedStep, merged, read_both, side_by_side
+from .reading import Recorded, RecordedStep, by_number, merged, read_both, side_by_side
 from .reasons import counted, factor_of, reason_of
 from .samples import CommonSamples
-from .shards import AUTO, ShardRules, Way
 from .switches import candidates
 from .tensors import (
     NORM,
@@ -57,6 +55,9 @@ from .tensors import (
     scales_loss,
     wide,
 )  # fmt: skip
+from .whole_rows import WholeResults, WholeRows
+from .whole_run import WholeRun, join
+from .whole_tensors import Way
 
 _ROUNDED = 1e-4  # relative to the largest element: sums over ranks that are equal but for rounding
 _COMPARED = 3  # steps that tell a skipped one from accumulation
@@ -178,9 +179,9 @@ def diff_of_ranks(
     a, b = runs[0]
     difference = _begun(folders, both, (a, b), most)
     if len(a.ranks) == len(b.ranks) == 1:
-        difference.micro_batches = a.layout.micro_batches, b.layout.micro_batches
+        difference.micro_batches = a.micro_batches, b.micro_batches
     tolerances = tolerances._replace(crossing=a.framework != b.framework)
-    _in_step([_compare(*pair, difference, tolerances, JoinedRows(difference, pair)) for pair in runs], difference, {})
+    _in_step([_compare(*pair, difference, tolerances, WholeRows(difference, pair)) for pair in runs], difference, {})
     difference.settings.conclude()
     known = reason_of(difference, lambda row: _cause(a, b, difference, row))
     difference.reason = _of_sending(both, (a.layout.stages, b.layout.stages), difference, known) or known
@@ -212,7 +213,7 @@ Compared = Iterator[tuple[StepDifference, list[TensorRow]]]  # each step of two 
 def _begun(
     folders: tuple[Path, Path],
     both: tuple[dict[int, Recorded], dict[int, Recorded]],
-    runs: tuple[Recorded, Recorded] | tuple[JoinedRun, JoinedRun],
+    runs: tuple[Recorded, Recorded] | tuple[WholeRun, WholeRun],
     most: int,
 ) -> Difference:
     """What is known before the first tensor is read."""
@@ -244,7 +245,7 @@ def _other_batches(first: dict[int, Recorded], second: dict[int, Recorded]) -> b
     if len(skips) == 1 and min(map(len, begun)) > 1:  # a step without an update has the data of two
         return False
     a, b = join(first, second, ShardRules(AUTO), NameMap(None))
-    return a.layout.micro_batches != b.layout.micro_batches
+    return a.micro_batches != b.micro_batches
 
 
 def _lie_alike(both: tuple[dict[int, Recorded], dict[int, Recorded]], *, whole: bool) -> bool:
@@ -344,29 +345,20 @@ def _in_step(compared: Sequence[Compared], difference: Difference, stages: Mappi
     ``stages``: rank -> its stage of a pipeline; the forward of a later one reads what an earlier one has made.
     """
     behind_forwards = len(stages) if len(set(stages.values())) > 1 else 0  # a stage beyond all others
-    waiting = {place: entry for place, steps in enumerate(compared) if (entry := next(steps, None)) is not None}
-    while waiting:
-        number = min(step.step for step, _ in waiting.values())
-        here = [place for place, (step, _) in waiting.items() if step.step == number]
+    for processes in by_number(dict(enumerate(compared)), lambda entry: entry[0].step):
         rows: list[tuple[int, int, TensorRow]] = []
-        for process in here:
+        for _, process_rows in processes.values():
             stage_of_others = 0  # until the forward begins: weights at the start
-            for place, row in enumerate(waiting[process][1]):
+            for place, row in enumerate(process_rows):
                 forward = row.any.kind in _FORWARD
                 stage_of_others = behind_forwards if forward else stage_of_others
                 rows.append((stages.get(row.rank, 0) if forward else stage_of_others, place, row))
         for _, _, row in sorted(rows, key=lambda entry: entry[:2]):
             difference.add(row)
-        for place in here:
-            difference.steps.append(waiting[place][0])
-            following = next(compared[place], None)
-            if following is None:
-                del waiting[place]
-            else:
-                waiting[place] = following
+        difference.steps += [step for step, _ in processes.values()]
 
 
-def _cause(a: JoinedRun, b: JoinedRun, difference: Difference, row: TensorRow) -> DifferenceReason | None:
+def _cause(a: WholeRun, b: WholeRun, difference: Difference, row: TensorRow) -> DifferenceReason | None:
     """What arithmetic on the parts of the run of several ranks says, where the other has one."""
     if (len(a.ranks) > 1) == (len(b.ranks) > 1):
         return None
@@ -448,7 +440,7 @@ def _ranks(ranks: int | tuple[int, int] | None, both: tuple[dict[int, Recorded],
     return [pair]
 
 
-def _surroundings(a: Recorded | JoinedRun, b: Recorded | JoinedRun) -> list[tuple[str, Any, Any]]:
+def _surroundings(a: Recorded | WholeRun, b: Recorded | WholeRun) -> list[tuple[str, Any, Any]]:
     """Versions, devices, switches and options that differ; between frameworks only those that both have."""
     changes = []
     for table in ("environment", "flags", "options"):
@@ -464,11 +456,11 @@ def _surroundings(a: Recorded | JoinedRun, b: Recorded | JoinedRun) -> list[tupl
 
 
 def _compare(
-    a: Recorded | JoinedRun,
-    b: Recorded | JoinedRun,
+    a: Recorded | WholeRun,
+    b: Recorded | WholeRun,
     difference: Difference,
     tolerances: EqualWithin,
-    ranks: JoinedRows | None = None,
+    ranks: WholeRows | None = None,
 ) -> Compared:
     """All pairs of two processes, measured, in the order of the runs; ``ranks`` measures those of several processes."""
     common, unknown, met = _common_kinds(a, b, difference), list[TensorRow](), [True, True]
@@ -514,7 +506,7 @@ def _compare(
     difference.notes += _remarks(difference, common, unknown, crossing=tolerances.crossing)
 
 
-def _until_broken(rows: list[TensorRow], runs: Sequence[Recorded | JoinedRun]) -> list[TensorRow]:
+def _until_broken(rows: list[TensorRow], runs: Sequence[Recorded | WholeRun]) -> list[TensorRow]:
     """The rows of a step without those of a run that goes on behind the last that both have, if the other was broken off there: the
     weights with which it ended are none that an update has made."""
     for side, other in (names for names, run in zip((("a", "b"), ("b", "a")), runs) if run.broken):
@@ -525,7 +517,7 @@ def _until_broken(rows: list[TensorRow], runs: Sequence[Recorded | JoinedRun]) -
     return rows
 
 
-def _common_kinds(a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference) -> set[str]:
+def _common_kinds(a: Recorded | WholeRun, b: Recorded | WholeRun, difference: Difference) -> set[str]:
     """The kinds of tensors that both recordings hold; the others are noted."""
     kinds = a.kinds(), b.kinds()
     for kind in (*_SEQUENCES, *NAMED):
@@ -564,7 +556,7 @@ def _remarks(difference: Difference, common: set[str], unknown: list[TensorRow],
 
 
 def _common_steps(
-    a: Recorded | JoinedRun, b: Recorded | JoinedRun, difference: Difference
+    a: Recorded | WholeRun, b: Recorded | WholeRun, difference: Difference
 ) -> Iterator[tuple[RecordedStep, RecordedStep]]:
     """The steps that two runs both have; what one has alone is said. If one of two recordings of values has a single step, and was
     not cut short, all of both at once, unless it is known to begin later.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import tensors as contents
-from .numbering import Shapes
+from .names import Shapes
 from .tensors import WEIGHT, Array, Tensor, is_weight
 
 if TYPE_CHECKING:

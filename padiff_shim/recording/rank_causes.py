@@ -14,10 +14,10 @@ from ..runlog.events import IN_STEP
 from ..text import marked, tr
 from .alignment import elements
 from .difference import DifferenceReason, TensorRow
-from .joined import JoinedRun
 from .operands import concatenation_of
-from .shards import JoinedTensor, RankTensor
 from .tensors import Array, Tensor, is_weight, linear
+from .whole_run import WholeRun
+from .whole_tensors import JoinedTensor, RankTensor, axis_of_slices
 
 _CLOSE = 1e-9  # relative to the largest element: of float64
 PARTIAL_SUMS, BIAS, ORDER, BACKWARD, SHARES, SCALE, EXCHANGED, PART, DATA, WEIGHTS, WORDS = (
@@ -66,9 +66,9 @@ class RankCauses:
         crossing: the runs are of two frameworks, so that weights may lie transposed.
     """
 
-    def __init__(self, run: JoinedRun, rows: Sequence[TensorRow], close: float = _CLOSE, *, crossing: bool = True) -> None:
+    def __init__(self, run: WholeRun, rows: Sequence[TensorRow], close: float = _CLOSE, *, crossing: bool = True) -> None:
         self._loose, self._crossing = close / _CLOSE, crossing
-        self._weights = run.weights()
+        self._weights = run.layout.weights()
         weights = (*self._weights.values(), *(row.a for row in rows if row.a is not None and row.a.kind == "parameter"))
         self._vectors = [weight for weight in weights if len(weight.shape) == 1]
         self._rows, self._strangers = rows, run.layout.strangers
@@ -220,7 +220,7 @@ class RankCauses:
         if known is None or tensor is None:
             return None
         grid, wants, size = known
-        axis = _split_axis(grid[0], wants[0].shape)
+        axis = axis_of_slices(grid[0], wants[0].shape)
         pieces = [[want] * len(line) if axis is None else np.split(want, len(line), axis) for line, want in zip(grid, wants)]
         differing = [
             rank
@@ -309,24 +309,13 @@ def _whole_parts(grid: Grid, want: Array) -> Grid | None:
     shapes = {part.shape for line in grid for part in line}
     if shapes == {want.shape}:
         return grid
-    axes = [_split_axis(line, want.shape) for line in grid]
+    axes = [axis_of_slices(line, want.shape) for line in grid]
     return None if None in axes else [[np.concatenate(line, axis)] for line, axis in zip(grid, axes) if axis is not None]
-
-
-def _split_axis(parts: Sequence[Array], shape: tuple[int, ...]) -> int | None:
-    """The axis along which slices make a shape."""
-    if any(part.ndim != len(shape) for part in parts):
-        return None
-    for axis, size in enumerate(shape):
-        rest = all((*part.shape[:axis], *part.shape[axis + 1 :]) == (*shape[:axis], *shape[axis + 1 :]) for part in parts)
-        if rest and len(parts) > 1 and sum(part.shape[axis] for part in parts) == size:
-            return axis
-    return None
 
 
 def _order(parts: Sequence[Array], want: Array, size: float) -> list[int] | None:
     """In which order slices of one size make the whole, where that is not their own."""
-    axis = _split_axis(parts, want.shape)
+    axis = axis_of_slices(parts, want.shape)
     if axis is None or len({part.shape for part in parts}) > 1:
         return None
     order = list[int]()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,12 +19,14 @@ from ..text import joined, many, tr
 from .files import RECORDS, present
 from .fingerprints import FIGURES
 from .fusions import Fusion, gathered, renamed, shapes_of_weights, taken_apart
-from .numbering import layers_of_values, rooted, roots
+from .names import layers_of_values, rooted, roots
 from .settings import ByName, ReadSettings
 from .tensors import INPUT, WEIGHT, Tensor, is_weight, parameter_name, tensor_of
 
 _KIND = re.compile(rb'"kind":"([^"]*)"')
 _HEAD = 200  # bytes of a record's line in which its kind stands
+Key = TypeVar("Key")
+Entry = TypeVar("Entry")
 _SMALL = 4_000_000  # bytes of a file whose events are parsed once: a comparison reads the steps of a run many times
 
 
@@ -325,18 +327,33 @@ def merged(steps: Iterable[RecordedStep]) -> RecordedStep:
     return whole
 
 
+def by_number(runs: Mapping[Key, Iterator[Entry]], number: Callable[[Entry], int]) -> Iterator[dict[Key, Entry]]:
+    """What each of several runs has of a step, step by step; a run that lacks one is not in it.
+
+    Args:
+        number: that of an entry's step.
+    """
+    waiting = {key: entry for key, entries in runs.items() if (entry := next(entries, None)) is not None}
+    while waiting:
+        step = min(map(number, waiting.values()))
+        here = {key: entry for key, entry in waiting.items() if number(entry) == step}
+        yield here
+        for key in here:
+            following = next(runs[key], None)
+            if following is None:
+                del waiting[key]
+            else:
+                waiting[key] = following
+
+
 StepPairs = Iterator[tuple[RecordedStep | None, RecordedStep | None]]
 
 
 def side_by_side(a: Iterator[RecordedStep], b: Iterator[RecordedStep], begin: int = 0) -> StepPairs:
     """The steps of two runs by their numbers, from ``begin`` on; None for a run that lacks a step."""
-    a, b = (itertools.dropwhile(lambda step: step.step < begin, steps) for steps in (a, b))
-    first, second = next(a, None), next(b, None)
-    while first is not None or second is not None:
-        step = min(side.step for side in (first, second) if side is not None)
-        here = first is not None and first.step == step, second is not None and second.step == step
-        yield first if here[0] else None, second if here[1] else None
-        first, second = next(a, None) if here[0] else first, next(b, None) if here[1] else second
+    runs = {name: itertools.dropwhile(lambda step: step.step < begin, steps) for name, steps in (("a", a), ("b", b))}
+    for steps in by_number(runs, lambda step: step.step):
+        yield steps.get("a"), steps.get("b")
 
 
 def read(folder: Path) -> dict[int, Recorded]:

@@ -12,8 +12,8 @@ from ..runlog.events import LOSS, STATE
 from ..runlog.reader import text_of
 from ..text import shown, tr
 from . import tensors as contents
-from .shards import RankTensor
 from .tensors import WEIGHT, Tensor, is_loss, may_be_loss
+from .whole_tensors import RankTensor
 
 if TYPE_CHECKING:
     from .difference import Difference, TensorRow

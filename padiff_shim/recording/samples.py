@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from ..text import tr
 from .alignment import Pair, by_figures, lie_alike, same_elements
 from .difference import EqualWithin, TensorRow, tensor_row
-from .shards import joined_tensor
 from .tensors import WEIGHT, Array, Tensor
+from .whole_tensors import joined_tensor
 
 
 class CommonSamples:

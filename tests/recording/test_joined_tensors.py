@@ -11,8 +11,10 @@ import padiff_shim
 from padiff_shim import ArgumentError, FileError
 from padiff_shim.cli import diff as command
 from padiff_shim.recording import tensors
-from padiff_shim.recording.numbering import NameMap, numbers_of, wrapped
-from padiff_shim.recording.shards import JoinedTensor, NotJoined, RankTensor, ShardRules, put_together
+from padiff_shim.recording.layouts import ShardRules
+from padiff_shim.recording.names import NameMap, wrapped
+from padiff_shim.recording.numbering import numbers_of
+from padiff_shim.recording.whole_tensors import JoinedTensor, NotJoined, RankTensor, put_together
 
 DRAWN = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
 FIELDS = {"site": "", "file": "", "line": 0, "function": "", "step": 0, "left_out": "", "sample": (), "_folder": None, "_at": None}

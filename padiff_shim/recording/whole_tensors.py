@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import itertools
 import math
 import re
@@ -14,14 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, described
 from ..runlog.events import NAMED
 from ..text import joined, tr
 from . import tensors as contents
 from .alignment import lie_alike
 from .tensors import INPUT, Array, Tensor, numbered
 
-AUTO = "auto"
 SUM, MEAN, REPLICATE = "sum", "mean", "replicate"
 ONE, EACH = "one", "each"  # equal on the ranks, so that the first stands for all; or to be equal: each is compared
 Way = int | str  # an axis along which parts are concatenated (:class:`FusedAxis`, too), or one of the words above
@@ -57,50 +54,6 @@ class FusedAxis(int):
         fused = cls(axis)
         fused.proportions = tuple(size // math.gcd(*proportions) for size in proportions)
         return fused
-
-
-class ShardRules:
-    """What the user says of splits: pattern -> axis, ``"AXIS:SIZE:SIZE..."``, ``"sum"``, ``"mean"`` or ``"replicate"``.
-
-    Sizes are proportions of tensors that lie fused along the axis, as query, key and value do.
-
-    A pattern (``*`` and ``?`` as in file names) is matched with names of parameters and notes, and with the paths of layers, for
-    what they return and for the calls in them. The last pattern that matches counts.
-
-    Raises:
-        ArgumentError: it is no such table.
-    """
-
-    def __init__(self, rules: Mapping[str, Way] | str) -> None:
-        table = {} if isinstance(rules, str) and rules == AUTO else rules
-        if not isinstance(table, Mapping):
-            raise ArgumentError(
-                tr("shards= is {auto} or a table of patterns, got {rules}", auto=repr(AUTO), rules=described(rules))
-            )
-        self._rules: dict[str, Way] = {}
-        for pattern, way in table.items():
-            axis = isinstance(way, int) and not isinstance(way, bool)
-            fused = FusedAxis.of(way) if isinstance(way, str) else None
-            if not isinstance(pattern, str) or not pattern or not (axis or fused is not None or way in (SUM, MEAN, REPLICATE)):
-                entry = f"{described(pattern)}: {described(way)}"
-                raise ArgumentError(
-                    tr("shards= maps patterns to an axis, 'AXIS:SIZE:SIZE', 'sum', 'mean' or 'replicate', got {entry}", entry=entry)
-                )
-            self._rules[pattern] = way if fused is None else fused
-        self.used: set[str] = set()
-
-    def way(self, *names: str) -> Way | None:
-        """That of a parameter, a note, or a layer's path, by any of its names; None where no pattern matches."""
-        for pattern in reversed(self._rules):
-            if any(fnmatch.fnmatchcase(name, pattern) for name in names):
-                self.used.add(pattern)
-                return self._rules[pattern]
-        return None
-
-    @property
-    def unused(self) -> list[str]:
-        """Patterns that nothing has matched."""
-        return [pattern for pattern in self._rules if pattern not in self.used]
 
 
 @dataclass(eq=False)
@@ -268,6 +221,12 @@ def _made(shapes: Sequence[tuple[int, ...]], way: Way) -> tuple[int, ...] | None
     if any(size != other for shape in shapes for axis, (size, other) in enumerate(zip(shape, first)) if axis != way):
         return None
     return (*first[:way], sum(shape[way] for shape in shapes), *first[way + 1 :])
+
+
+def axis_of_slices(parts: Sequence[Tensor | Array], shape: tuple[int, ...]) -> int | None:
+    """The axis along which several slices make a shape."""
+    shapes = [part.shape for part in parts]
+    return next((axis for axis in range(len(shape)) if len(parts) > 1 and _made(shapes, axis) == shape), None)
 
 
 def _fit(tensor: Tensor, shape: tuple[int, ...], partner: Tensor, other: tuple[int, ...], *, crossing: bool) -> int:

@@ -16,11 +16,12 @@ from ..runlog.events import IN_STEP, LOSS
 from ..text import joined as join_words, tr
 from .alignment import Pair, apart, by_figures
 from .difference import Difference, EqualWithin, ExpectedPartners, TensorRow, tensor_row
-from .joined import JoinedRun
 from .pages import NO_VALUES
 from .reading import RecordedStep
 from .samples import CommonSamples
-from .shards import (
+from .tensors import WEIGHT, Tensor, is_loss, is_weight, multiple, scales_loss, wide
+from .whole_run import WholeRun
+from .whole_tensors import (
     MEAN,
     SUM,
     FusedAxis,
@@ -35,12 +36,11 @@ from .shards import (
     reductions,
     tokens_alone,
 )
-from .tensors import WEIGHT, Tensor, is_loss, is_weight, multiple, scales_loss, wide
 
 _SAME = 1e-4  # relative: two results that are one but for rounding, and what calls before have made of it
 
 
-class JoinedRows:
+class WholeRows:
     """The rows of two runs of which at least one has several ranks.
 
     Args:
@@ -48,7 +48,7 @@ class JoinedRows:
         runs: both.
     """
 
-    def __init__(self, difference: Difference, runs: tuple[JoinedRun, JoinedRun]) -> None:
+    def __init__(self, difference: Difference, runs: tuple[WholeRun, WholeRun]) -> None:
         self._difference, self._runs = difference, runs
         self._gradient_ways: tuple[str, str] | None = None
         self._order: tuple[int, ...] = ()  # of a's samples in this step, as b has them, where that is another one
@@ -225,7 +225,7 @@ class JoinedRows:
         """The rule that says how fused tensors lie, as it is written in the port's layout."""
         for run, side, way in zip(self._runs, (a, b), ways):
             if way is not None and is_weight(side):
-                axis = 1 - way if run.turned else int(way)
+                axis = 1 - way if run.layout.turned else int(way)
                 sizes, path = ":".join(map(str, way.proportions)), side.name.removesuffix(".weight")
                 own = re.sub(r"\.\d+\.", ".*.", f".{path}.")[1:-1]
                 rule = {f"{own}.weight": f"{axis}:{sizes}", own: f"-1:{sizes}"}
@@ -245,7 +245,7 @@ class JoinedRows:
     @property
     def divided(self) -> bool:
         """Whether a batch of one run is several of the other."""
-        return any(run.layout.micro_batches > 1 for run in self._runs)
+        return any(run.micro_batches > 1 for run in self._runs)
 
     @property
     def _rank(self) -> int:
@@ -407,9 +407,9 @@ def _of_one_rank(row: TensorRow) -> Tensor | None:
     return next((side for side in (row.b, row.a) if side is not None and not isinstance(side, JoinedTensor)), None)
 
 
-def _mixtures(run: JoinedRun) -> set[str]:
+def _mixtures(run: WholeRun) -> set[str]:
     """Paths of layers with experts."""
-    names = (name.split(".") for name in run.weights())
+    names = (name.split(".") for name in run.layout.weights())
     return {".".join(parts[:place]) for parts in names for place, part in enumerate(parts) if place and "expert" in part.lower()}
 
 
