@@ -304,7 +304,8 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
         read.append({known[0].digest: known for known in reversed(operands)})
     for side, known, other in (("a", read[0], read[1]), ("b", read[1], read[0])):
         odd = [entry for bits, entry in known.items() if bits not in other]
-        if len(known) > len(odd) == len(other) == 1:
+        ranks = {rank for _, _, rank in known.values()}
+        if len(ranks) > len(odd) == len(other) == 1:
             words = {"side": side, "rank": odd[0][2], "call": odd[0][1].sentence(brief=True)}
             return DifferenceReason(
                 LABELS, tr("other labels on rank {rank} of {side}: {call} reads others than on other ranks", **words), words
@@ -315,7 +316,8 @@ def of_labels(rows: Sequence[TensorRow], first: TensorRow) -> DifferenceReason |
     if a.digest == b.digest or a.dtype != b.dtype or not math.prod(a.shape) == math.prod(b.shape) > 1:
         return None
     words = {"a": call_of_a.sentence(brief=True), "b": call_of_b.sentence(brief=True)}
-    return DifferenceReason(LABELS, tr("other labels or positions: {a} of a and {b} of b read other whole numbers", **words), words)
+    text = tr("other labels or positions: {a} of a and {b} of b read other whole numbers", **words)
+    return DifferenceReason(LABELS, text, words, tr("other labels or positions are read"))
 
 
 def _by_rank(call: Tensor) -> Iterator[tuple[int, Tensor]]:

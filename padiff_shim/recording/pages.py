@@ -81,12 +81,12 @@ def shorter(difference: Difference) -> Iterator[str]:
     place = tr("first {row}", row=joined(", ", [*rank, *step, first.any.sentence(brief=True)]))
     has_place = reason is not None and not origin and "until" not in reason.numbers
     placed = [[*reasons, *_forward_equal(difference), place], [*reasons, place]] if has_place else []
-    known = (
-        [*placed, [*origin, *reasons, number], [*origin, *reasons], [*data, *reasons], origin, reasons] if origin or reasons else []
-    )
-    for parts in filter(None, (*known, [*data, number] if data else [number, place])):
+    ways = [[number, place], [number]]
+    if origin or reasons:  # the last of them is cut where it is too long
+        last = [*data, number] if data else reasons
+        ways = [*placed, [*origin, *reasons, number], [*origin, *reasons], [*data, *reasons], origin, last]
+    for parts in filter(None, ways):
         yield joined("", (f"{word}: ", joined("; ", parts)))
-    yield joined("", (f"{word}: ", number))
 
 
 def first_and_origins(difference: Difference) -> list[Finding]:

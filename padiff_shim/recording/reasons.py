@@ -194,7 +194,7 @@ def _of_row(
         return ends or (_of_call(first) if first.any.kind in GRADIENTS or alike else None)
     updated = first.any.kind in ("parameter", STATE)
     if updated and not updates.begins(first):
-        known = _of_update(updates, first, rounding.rows) or of_average(difference.rows, first)
+        known = _of_update(updates, difference, first, rounding.rows) or of_average(difference.rows, first)
         return known or _of_statistics(difference, first) or _of_numbers(first, difference)
     known = None if cause is None else cause(first)
     if known is not None and known.kind != PART:
@@ -255,7 +255,8 @@ def _of_place(difference: Difference, first: TensorRow) -> DifferenceReason | No
         kind, step = "gradient", first.any.step
         text = tr("the forward agrees, gradients that the update uses do not: record both with --around {step}", step=step)
         return DifferenceReason(kind, text, {"step": step})
-    return DifferenceReason(kind, tr(place), {}) if (place := ROW_KINDS[kind].place) else None
+    words = ROW_KINDS[kind]
+    return DifferenceReason(kind, tr(words.place), {}, tr(words.brief) if words.brief else "") if words.place else None
 
 
 def _of_layers(difference: Difference, first: TensorRow) -> DifferenceReason:
@@ -523,8 +524,12 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     elif kind == IN_STEP and backward and not any(backward):
         text = tr("gradients are {factor:.4g} times b's: {why}", why=tr(ROW_KINDS[IN_STEP].place), factor=factor)
     else:
-        text = tr("gradients are {factor:.4g} times b's: the loss is scaled otherwise, the forward is equal", factor=factor)
-    return DifferenceReason(SCALE, text, {"factor": factor})
+        a, b = difference.micro_batches
+        why = tr("the loss is scaled otherwise, the forward is equal")
+        if a != b and abs(factor - a / b) <= _FACTOR * factor:
+            why = tr("{side} does not divide the loss by its {count} batches", side="a" if a > b else "b", count=max(a, b))
+        text = tr("gradients are {factor:.4g} times b's: {why}", factor=factor, why=why)
+    return DifferenceReason(SCALE, text, {"factor": factor}, tr("gradients are {factor:.4g} times b's", factor=factor))
 
 
 def _of_groups(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -597,14 +602,13 @@ def _of_tied(difference: Difference, first: TensorRow) -> DifferenceReason | Non
 
 def _not_cleared(updates: Updates, rows: Sequence[TensorRow]) -> str:
     """The run in which gradients are the other run's plus its own of the step before; "" if they are not."""
-    sides = list("ab") if rows else []
-    for row in rows:
-        a, b = linear(row.a), linear(row.b)
-        if a is None or b is None or a.shape != b.shape:
-            return ""
+    values = [(row, linear(row.a), linear(row.b)) for row in rows]
+    sides = list("ab")
+    pairs = [(row, a, b) for row, a, b in values if a is not None and b is not None and a.shape == b.shape]
+    for row, a, b in pairs:
         before = updates.gradients_before(row)
         sides = [side for side in sides if any(_are(a - b if side == "a" else b - a, linear(getattr(old, side))) for old in before)]
-    return "".join(sides[:1])
+    return "".join(sides[:1]) if pairs else ""
 
 
 def _are(values: Array, other: Array | None) -> bool:
@@ -641,11 +645,15 @@ def _of_counts(updates: Updates, difference: Difference, first: TensorRow) -> Di
     return None
 
 
-def _of_update(updates: Updates, first: TensorRow, rounded: set[int]) -> DifferenceReason | None:
+def _of_update(updates: Updates, difference: Difference, first: TensorRow, rounded: set[int]) -> DifferenceReason | None:
     """Gradients are equal, the update is not; ``rounded``: rows that rounding explains."""
     used = updates.gradient(first)
     if used is None or (used.differs and id(used) not in rounded):
         return None
+    optimizers = difference.settings.optimizers(first)
+    if len({*optimizers}) > 1:
+        text = tr("gradients are equal, updates are not: {a} in a, {b} in b", a=shown(optimizers[0]), b=shown(optimizers[1]))
+        return DifferenceReason(OPTIMIZER, text, {"optimizer": optimizers})
     if first.any.kind == STATE:
         state = first.any.tensor or STATE
         text = tr("gradients are equal, and {state} is not: the optimizer began with another one", state=state)

@@ -234,6 +234,11 @@ class ComparedSettings:
             known = [entry for entry in self.differences if unseen and entry.step < step]
         return sorted(known, key=lambda entry: (entry.rank != row.rank, _WEIGHTS.get(entry.word, len(_WEIGHTS))))
 
+    def optimizers(self, row: TensorRow) -> list[str]:
+        """The names of the optimizers that last updated a parameter in a and b, as far as they were recorded."""
+        names = [parameter_name(side.name) for side in (row.a, row.b) if side is not None]
+        return [table[name]["optimizer"] for table, name in zip(self._last.get(row.rank, ()), names) if name in table]
+
     def conclude(self) -> list[SettingDifference]:
         """The differences, when the last step was compared."""
         for place, difference in enumerate(self.differences):

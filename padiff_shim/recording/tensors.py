@@ -36,21 +36,27 @@ class RowKind(NamedTuple):
         word: before the name of a tensor; "" where it goes by its name alone.
         column: the head of its column in a table of steps; "": it has none.
         place: of a first difference there, of which nothing else tells the reason.
+        brief: the same in few words, where it is long.
     """
 
     word: str = ""
     column: str = ""
     place: str = ""
+    brief: str = ""
 
 
 ROW_KINDS = {
     "op": RowKind(
-        "", tr("calls equal"), marked("all before agrees: this call has other arguments, or reads something else beside")
+        "",
+        tr("calls equal"),
+        marked("all before agrees: this call has other arguments, or reads something else beside"),
+        marked("all before agrees"),
     ),
     "layer": RowKind(
         marked("layer"),
         tr("layers equal"),
         marked("all before agrees: this layer computes something else, or draws other random numbers"),
+        marked("all before agrees"),
     ),
     LOSS: RowKind(place=marked("what the layers return agrees, the loss does not")),
     "gradient": RowKind(marked("gradient"), tr("gradients equal"), marked("the forward agrees, the backward does not")),
@@ -58,6 +64,7 @@ ROW_KINDS = {
         marked("step gradient"),
         tr("step gradients equal"),
         marked("a sum over ranks, accumulation or unscaling: gradients behind the backward agree"),
+        marked("gradients behind the backward agree"),
     ),
     CLIPPED: RowKind(marked("clipped gradient"), place=marked("gradients agree before clipping, and not behind it")),
     STATE: RowKind(marked("optimizer state"), tr("optimizer states equal")),

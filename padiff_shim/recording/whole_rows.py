@@ -321,11 +321,11 @@ class WholeResults:
         self._gradients: set[tuple[str, int]] = set()
         self._wrong = Counter[str]()
         self._places: defaultdict[str, list[int]] = defaultdict(list)
-        self._alone: defaultdict[str, list[TensorRow]] = defaultdict(list)  # by layer
+        self._alone: defaultdict[tuple[str, str], list[Tensor]] = defaultdict(list)  # by run and layer
         for place, (row, split) in enumerate(measured):
             tensor = row.any
             if row.a is None or row.b is None:
-                self._alone[tensor.layer].append(row)
+                self._alone["a" if row.b is None else "b", tensor.layer].append(tensor)
                 continue
             if tensor.kind == "layer":
                 self._layers[tensor.layer].append((place, row, split))
@@ -365,12 +365,14 @@ class WholeResults:
 
     def _made_by_another(self, row: TensorRow) -> bool:
         """Whether one run has what the other has made there by a call of its own, as scores that are scaled behind the product."""
-        for lone in self._alone[row.any.layer]:
-            values, others = wide(lone.any), wide(row.a if lone.a is None else row.b)
-            if values is None or others is None or values.shape != others.shape:
-                continue
-            if abs((multiple(values, others, _SAME) or 0.0) - 1) <= _SAME:
-                return True
+        for side, own, partner in (("a", row.a, row.b), ("b", row.b, row.a)):
+            others = wide(partner)
+            for lone in self._alone[side, own.layer] if own is not None and others is not None else ():
+                values = wide(lone)
+                if values is None or others is None or values.shape != others.shape:
+                    continue
+                if abs((multiple(values, others, _SAME) or 0.0) - 1) <= _SAME:
+                    return True
         return False
 
     def _covers(self, row: TensorRow, *, split: bool) -> bool:
