@@ -513,23 +513,27 @@ def _of_gradients(updates: Updates, difference: Difference, first: TensorRow) ->
     if len(rows) == 1 and kind != CLIPPED and (tied := _of_tied(difference, first)):
         return tied
     factors = [factor_of(row) for row in rows]
-    if not factors or None in factors:
+    known = [factor for factor in factors if factor is not None]
+    if not known:
         return None
-    factor = float(np.median([known for known in factors if known is not None]))
-    if abs(factor - 1) <= _FACTOR or any(known is None or abs(known / factor - 1) > _FACTOR for known in factors):
+    factor = float(np.median(known))
+    # Of fingerprints of two frameworks, whose weights may lie transposed, the norms of the others have to say so.
+    likely = [_factor_of_norms(row) if own is None and crossing else own for row, own in zip(rows, factors)]
+    if abs(factor - 1) <= _FACTOR or any(own is None or abs(own / factor - 1) > _FACTOR for own in likely):
         return None
     backward = [row.differs for row in difference.compared if row.any.kind == "gradient" and row.any.step == step]
+    brief = tr("gradients are {factor:.4g} times b's", factor=factor)
     if kind == CLIPPED:
-        text = tr("clipped to {factor:.4g} times the norm: gradients are equal before", factor=factor)
+        text = brief = tr("clipped to {factor:.4g} times the norm: gradients are equal before", factor=factor)
     elif kind == IN_STEP and backward and not any(backward):
         text = tr("gradients are {factor:.4g} times b's: {why}", why=tr(ROW_KINDS[IN_STEP].place), factor=factor)
     else:
         a, b = difference.micro_batches
         why = tr("the loss is scaled otherwise, the forward is equal")
         if a != b and abs(factor - a / b) <= _FACTOR * factor:
-            why = tr("{side} does not divide the loss by its {count} batches", side="a" if a > b else "b", count=max(a, b))
+            brief = why = tr("{side} does not divide the loss by its {count} batches", side="a" if a > b else "b", count=max(a, b))
         text = tr("gradients are {factor:.4g} times b's: {why}", factor=factor, why=why)
-    return DifferenceReason(SCALE, text, {"factor": factor}, tr("gradients are {factor:.4g} times b's", factor=factor))
+    return DifferenceReason(SCALE, text, {"factor": factor}, brief)
 
 
 def _of_groups(difference: Difference, first: TensorRow) -> DifferenceReason | None:
@@ -629,6 +633,12 @@ def factor_of(row: TensorRow) -> float | None:
     if factor is not None and wide(row.a) is None and not counted(factor) and np.any(np.abs(a - factor * b) > _FACTOR * np.abs(a)):
         return None  # of two figures each has to say so
     return factor
+
+
+def _factor_of_norms(row: TensorRow) -> float | None:
+    """The same of a fingerprint, by its norm alone."""
+    norms = [side.figures.get("norm") for side in (row.a, row.b) if side is not None and wide(side) is None]
+    return norms[0] / norms[1] if len(norms) == 2 and norms[0] and norms[1] else None
 
 
 # ---- Updates

@@ -54,6 +54,13 @@ class TorchNorm(torch.nn.Module):
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
 
 
+class PaddleScores(paddle.nn.Layer):
+    """A layer around attention that the original does not have."""
+
+    def forward(self, attention, *operands):
+        return attention(*operands)
+
+
 class PaddleBlock(paddle.nn.Layer):
     def __init__(self, faults):
         super().__init__()
@@ -62,7 +69,7 @@ class PaddleBlock(paddle.nn.Layer):
         self.q, self.k, self.v, self.out = (paddle.nn.Linear(WIDTH, WIDTH, bias_attr=False) for _ in range(4))
         self.gate, self.up = (paddle.nn.Linear(WIDTH, 32, bias_attr=False) for _ in range(2))
         self.down = paddle.nn.Linear(32, WIDTH, bias_attr=False)
-        self.idle = paddle.nn.Dropout(0.0)
+        self.idle, self.around = paddle.nn.Dropout(0.0), PaddleScores() if "nested" in faults else None
 
     def turned(self, x):
         if "pairs" in self.faults:
@@ -96,7 +103,8 @@ class PaddleBlock(paddle.nn.Layer):
         q, k, v = (self.heads(layer(hidden)) for layer in (self.q, self.k, self.v))
         q, k = (y * cosine[:, None] + self.turned(y) * sine[:, None] for y in (q, k))
         k, v = (v, k) if "exchanged" in self.faults else (k, v)
-        mixed = self.attention(q, k, v).reshape([-1, LENGTH, WIDTH])
+        mixed = self.around(self.attention, q, k, v) if self.around else self.attention(q, k, v)
+        mixed = mixed.reshape([-1, LENGTH, WIDTH])
         x = x + self.idle(self.out(PF.dropout(mixed, 0.1) if "dropout" in self.faults else mixed))
         hidden = self.second(x.detach() if "detach" in self.faults else x)
         hidden = self.down(PF.silu(self.gate(hidden)) * self.up(hidden))
@@ -184,6 +192,8 @@ def adamw(model, port, clips, faults):
     schedule = paddle.optimizer.lr.LambdaDecay(1e-2, lambda step: rate(step + ("early" in faults)))
     clip = paddle.nn.ClipGradByValue(0.1) if "clip" in faults else paddle.nn.ClipGradByGlobalNorm(0.5)
     groups = [{"params": matrices}, {"params": vectors}] if "grouped" in faults else model.parameters()
+    if "lamb" in faults:
+        return lambda: paddle.optimizer.Lamb(schedule, 0.1, parameters=groups, grad_clip=clip), schedule
     return lambda: paddle.optimizer.AdamW(
         schedule, parameters=groups, weight_decay=0.1, grad_clip=clip if clips else None,
         apply_decay_param_fun=lambda name: name in decaying,
@@ -227,7 +237,7 @@ def llama(
             tokens = TOKENS[(number + ("later" in faults)) % len(TOKENS), : 3 if "batch" in faults else BATCH]
             for part in np.split(tokens, parts):
                 logits = model(tensor(np.ascontiguousarray(part[:, :-1])))
-                labels = tensor(np.ascontiguousarray(part[:, 1:]).reshape(-1))
+                labels = tensor(np.ascontiguousarray(part[:, :-1] if "shift" in faults else part[:, 1:]).reshape(-1))
                 loss = entropy(logits.reshape([-1, VOCABULARY]), labels)
                 (loss if parts == 1 or "undivided" in faults else loss / parts).backward()
             if clips and not port:

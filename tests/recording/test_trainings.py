@@ -14,6 +14,7 @@ RIGHT = {
     "llama": (llama, {"blocks": 2}, {}),
     "llama fingerprints": (llama, {"inside": True, **FINGERPRINT}, {}),
     "llama of two libraries": (llama, {"inside": True}, {"faults": ("before",)}),
+    "llama of nested layers": (llama, {}, {"faults": ("nested", "before")}),
     "llama of numbered layers": (llama, {"inside": True}, {"faults": ("numbered",)}),
     "llama fused": (llama, {"faults": {"fused": "causal"}}, {}),
     "llama accumulates": (llama, {"parts": 2}, {}),
@@ -44,6 +45,7 @@ RIGHT = {
 }
 ALWAYS = (
     "llama of two libraries",
+    "llama of nested layers",
     "llama fused",
     "vit uneven",
     "unet fingerprints",
@@ -115,6 +117,15 @@ WRONG = {
         llama, {"parts": 2, "clips": False, "whole": False, **FINGERPRINT}, {"faults": ("undivided",)}, "scale", 0, "loss",
         {"factor": 2.0},
     ),
+    "undivided batches": (llama, {}, {"parts": 2, "faults": ("undivided",)}, "batch size", 0, "its 2 batches", {"factor": 2.0}),
+    "undivided batches, fingerprints": (
+        llama, {"clips": False, **FINGERPRINT}, {"parts": 2, "faults": ("undivided",)}, "batch size", 0, "its 2 batches",
+        {"factor": 2.0},
+    ),
+    "lamb": (llama, {}, {"faults": ("lamb",)}, "optimizer", 0, "", {"optimizer": ["Lamb", "Adam"]}),
+    "lamb, fingerprints": (llama, FINGERPRINT, {"faults": ("lamb",)}, "optimizer", 0, "", {"optimizer": ["Lamb", "Adam"]}),
+    "shift": (llama, {"blocks": 2}, {"faults": ("shift",)}, "labels", 0, "cross_entropy", {}),
+    "shift of nested layers": (llama, {}, {"faults": ("nested", "before", "shift")}, "labels", 0, "cross_entropy", {}),
     "decay of biases": (vit, {}, {"faults": ("decay",)}, "weight decay", 0, "", {"a": 1e-2, "b": 0}),
     "smooth": (vit, {}, {"smooth": 0.1}, "arguments", 0, "cross_entropy", {"label_smoothing": [0.1, 0.0]}),
     "composed": (
