@@ -376,7 +376,7 @@ class _Judge:
     def judge(self, causes: Callable[[], RankCauses]) -> None:
         """Weights first, then results, loss and gradients."""
         proof, wide = self._proof, self._wide
-        results = self._with_sums(_results(wide), causes)
+        results = _results(wide)
         kinds = {row.any.kind for row in results}
         proof.differences = {WIDE: _farthest(results)}
         if proof.dtype != WIDE:
@@ -393,17 +393,6 @@ class _Judge:
             self._differs(causes)
         else:
             self._right(results)
-
-    def _with_sums(self, results: list[TensorRow], causes: Callable[[], RankCauses]) -> list[TensorRow]:
-        """The results, without losses that ranks have of their shares where all gradients say that the whole one is the same."""
-        gradients = [row for row in results if row.any.kind == IN_STEP]
-        if not gradients or any(row.differs for row in gradients) or not any(row.differs for row in results):
-            return results
-        known = causes()
-        adding = {id(row) for row in results if row.any.kind == "note" and known.together(row)}
-        if adding:
-            self._proof.notes.append(tr("the ranks' losses differ, and are the original's, added up or averaged"))
-        return [row for row in results if id(row) not in adding]
 
     def _of_weights(self, causes: Callable[[], RankCauses]) -> bool:
         """Whether weights that belong together differ: then nothing is said of the code."""
@@ -594,17 +583,8 @@ def _farthest(rows: Sequence[TensorRow]) -> float | None:
 
 
 def _first_fault(rows: Sequence[TensorRow]) -> TensorRow | None:
-    """The first row that differs, without calls of a layer that returns the same all the same: another way to the same result."""
-    for place, row in enumerate(rows):
-        if not row.differs or row.any.kind == "parameter":
-            continue
-        if row.any.kind == "op" and row.any.layer:
-            behind = (other for other in rows[place:] if other.any.kind == "layer" and other.any.layer == row.any.layer)
-            layer = next(behind, None)
-            if layer is not None and layer.apart is not None and not layer.differs:
-                continue
-        return row
-    return None
+    """The first row that differs of what the step computed."""
+    return next((row for row in rows if row.differs and row.any.kind != "parameter"), None)
 
 
 def _row_text(row: TensorRow) -> str:

@@ -205,6 +205,8 @@ def _of_rows(a: Array, b: Array) -> DifferenceReason | None:
     if (factors <= 0).any() or left > 1e-2 * np.linalg.norm(rows[0] - rows[1]):
         return None
     low, high = float(factors.min()), float(factors.max())
+    if high - low <= _CLOSE * high:
+        return scaled(high)
     words = tr("a's rows are b's times {low:.4g} to {high:.4g}", low=low, high=high)
     text = tr("{words}: a norm divides by something else, as with another epsilon", words=words)
     return DifferenceReason(ROWS, text, {"low": low, "high": high})

@@ -1,20 +1,7 @@
-"""How a run lies on its ranks: one table, filled from what the user declares, what the program marks, and else by its first step.
+"""How a run lies on its ranks: one table, filled from what the user declares, what the program marks, and else its first step.
 
-A tensor of a rank gets its place in the whole one (:meth:`RankLayout.placed`) by its name there, its rank's share of the data and
-its stage of a pipeline, and by the axis along which ranks hold slices of it:
-
-================  =====================  ==================  ==========================================================
-what is known     the user declares      the program marks   else the first step tells
-================  =====================  ==================  ==========================================================
-name              names=                                     weights of both runs: layers around them, equal values
-share of data     prove_sharded's input  mesh: data          digests of what ranks read
-stage             names=                 mesh: stage         weights that ranks have in common, or what they send
-axis of slices    shards=                split_axes          shapes, against the other run's (``whole_tensors``)
-partial sums      shards=                                    Megatron's rule: slices along the axis of a layer's inputs
-================  =====================  ==================  ==========================================================
-
-Only fleet's own layers mark anything. Layers that are split by hand, data parallelism by ``all_reduce``, and Torch's programs do
-not, so that all but declarations is learnt for them: without the last column none of them could be compared.
+docs/architecture.md ("Ranks") draws it. Only fleet's own layers mark anything: for layers that are split by hand, data parallelism
+by ``all_reduce`` and Torch's programs everything is learnt from weights and data, or they could not be compared.
 """
 
 from __future__ import annotations
@@ -184,7 +171,7 @@ class RankLayout:
                 parts = [part for fusion in self.ranks[rank].fusions for part in fusion.names(whole)]
                 self.marks |= {self.path(rank, part): axis for part in parts or [whole] if type(axis) is int}
         marked = {rank: stage for rank, (stage,) in self._in_mesh("stage").items()}
-        self.stages = marked or _stages({rank: {*names} for rank, names in weights.items()})
+        self.stages = marked if len({*marked.values()}) > 1 else _stages({rank: {*names} for rank, names in weights.items()})
 
     def meet(self, other: RankLayout) -> None:
         """Learn from the other run's weights which layers own a weight that is split along its rows or its vocabulary, and from
@@ -202,7 +189,9 @@ class RankLayout:
                 continue
             axis = weight.way if isinstance(weight.way, int) else None
             if axis is None and partner is not None:
-                axis = split_axis(weight, partner, crossing=self.framework != other.framework)
+                joint = whole_shape(weight, partner, crossing=self.framework != other.framework)
+                ways = () if joint is None else (joint.inner, joint.outer)
+                axis = next((way for way in ways if isinstance(way, int)), None)
             split = split or axis is not None or not weight.inner_equal
             owner = name.rpartition(".")[0]
             if axis is not None and _sums(axis, len(weight.parts[0][0].shape), self.framework, classes.get(owner, owner)):
@@ -322,12 +311,6 @@ def lay_out(a: RankLayout, b: RankLayout) -> None:
         run.settle()
     for run, other in both:
         run.meet(other)
-
-
-def split_axis(weight: RankTensor, partner: Tensor, *, crossing: bool) -> int | None:
-    """The axis along which ranks hold slices of a weight, by its partner's shape; None if they do not, or where it has none."""
-    way = whole_shape(weight, partner, crossing=crossing)
-    return next((step for step in (way.inner, way.outer) if isinstance(step, int)), None) if way is not None else None
 
 
 def _sums(axis: int, dimensions: int, framework: str, kind: str) -> bool:

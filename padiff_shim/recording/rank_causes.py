@@ -102,15 +102,6 @@ class RankCauses:
             return _because(DATA, ranks=", ".join(map(str, self._strangers)))
         return cause or self._of_part(row)
 
-    def together(self, row: TensorRow) -> bool:
-        """Whether single numbers of the ranks add up to the whole run's, or have it as their mean."""
-        known = self._parts(row)
-        parts = [] if known is None else [part for line in known[0] for part in line]
-        if known is None or len(parts) < 2:
-            return False
-        want, total = known[1][0], np.sum(parts, axis=0)
-        return any(_close(total * factor, want, known[2]) for factor in (1.0, 1.0 / len(parts)))
-
     def _size(self, array: Array) -> float:
         return self._loose * float(np.abs(array).max(initial=0.0))
 

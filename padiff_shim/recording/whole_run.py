@@ -14,7 +14,6 @@ from .names import NameMap
 from .reading import Recorded, RecordedStep, by_number
 from .settings import ByName
 from .tensors import INPUT, NORM, WEIGHT, Tensor, is_weight
-from .whole_tensors import RankTensor
 
 _Key = tuple[tuple[Any, ...], int]  # what makes tensors of ranks belong together, and which of those of a step it is
 
@@ -48,9 +47,8 @@ class WholeRun:
         """Digests of the samples that calls of the first step read."""
         batches = []
         for tensor in self._joined(self.layout.begun).inputs:
-            parts = [part for row in tensor.parts for part in row] if isinstance(tensor, RankTensor) else [tensor]
-            if tensor.tensor != WEIGHT and all(part.rows for part in parts):
-                batches.append(frozenset(sample for part in parts for sample in part.rows))
+            if tensor.tensor != WEIGHT and all(part.rows for part in tensor.parts_known):
+                batches.append(frozenset(sample for part in tensor.parts_known for sample in part.rows))
         return batches
 
     def model_calls(self) -> int:

@@ -22,7 +22,6 @@ from .tensors import INPUT, Array, Tensor, numbered
 SUM, MEAN, REPLICATE = "sum", "mean", "replicate"
 ONE, EACH = "one", "each"  # equal on the ranks, so that the first stands for all; or to be equal: each is compared
 Way = int | str  # an axis along which parts are concatenated (:class:`FusedAxis`, too), or one of the words above
-_FUSED = ((1, 1), (1, 1, 1))  # gate and up, or query, key and value
 _DIRECTIONS = 4  # in which rows of numbers are told apart
 _AXES = 8  # beyond them no axis of a split is looked for
 
@@ -372,9 +371,7 @@ def _tokens(array: Array) -> Iterator[Array]:
 
 
 def _shapes(tensor: Tensor) -> str:
-    if not isinstance(tensor, RankTensor):
-        return str(list(tensor.shape))
-    counts = Counter(part.shape for row in tensor.parts for part in row)
+    counts = Counter(part.shape for part in tensor.parts_known)
     return ", ".join(f"{number} x {list(shape)}" if number > 1 else str(list(shape)) for shape, number in counts.items())
 
 
@@ -443,13 +440,9 @@ def fused_ways(tensor: Tensor, partner: Tensor, *, crossing: bool) -> Iterator[F
     if not isinstance(tensor, RankTensor) or isinstance(tensor.way, FusedAxis):
         return
     way = whole_shape(tensor, partner, crossing=crossing)
-    if way is not None and isinstance(way.inner, int):
-        for proportions in _FUSED:
-            if not tensor.parts[0][0].shape[way.inner] % len(proportions):
-                yield FusedAxis.along(way.inner, proportions)
-        sizes = _sizes(tensor, partner, way)
-        if sizes and sizes not in _FUSED:
-            yield FusedAxis.along(way.inner, sizes)
+    sizes = _sizes(tensor, partner, way) if way is not None and isinstance(way.inner, int) else ()
+    if way is not None and sizes:
+        yield FusedAxis.along(int(way.inner), sizes)
 
 
 def _sizes(tensor: RankTensor, partner: Tensor, way: Joint) -> tuple[int, ...]:
