@@ -271,21 +271,38 @@ def _statements(function: ast.FunctionDef) -> list[ast.stmt]:
 
 
 def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> list[tuple[ast.stmt, ast.stmt]]:
-    """The statements that stand for one another, for they give the same names; those of a kind between such, if as many."""
-    names, expected = ([_gives(node) for node in nodes] for nodes in (own, other))
-    matcher = difflib.SequenceMatcher(None, names, expected, autojunk=False)
-    pairs = list[tuple[ast.stmt, ast.stmt]]()
-    for _, begin, end, first, last in matcher.get_opcodes():
-        for kind in dict.fromkeys(_gives(node)[0] for node in own[begin:end]):
-            alike = [[node for node in nodes if _gives(node)[0] == kind] for nodes in (own[begin:end], other[first:last])]
+    """The statements that stand for one another: equal ones that are there once, else by the names that they give, then by kind."""
+    texts = [_alone(nodes) for nodes in (own, other)]
+    pairs = [(node, texts[1][text]) for text, node in texts[0].items() if text in texts[1]]
+    left = _without(pairs, own, other)
+    names, expected = ([*map(_gives, nodes)] for nodes in left)
+    blocks = difflib.SequenceMatcher(None, names, expected, autojunk=False).get_opcodes()
+    between = list[list[list[ast.stmt]]]()
+    for tag, begin, end, first, last in blocks:
+        between += [[left[0][begin:end], left[1][first:last]]] if tag == "replace" else []
+        pairs += zip(left[0][begin:end], left[1][first:last]) if tag == "equal" else []
+    for of, sides in [(_gives, left), *((_kind_of, sides) for sides in between)]:  # in another branch, or another order
+        sides = _without(pairs, *sides)
+        for each in dict.fromkeys(map(of, sides[0])):
+            alike = [[node for node in nodes if of(node) == each] for nodes in sides]
             if len(alike[0]) == len(alike[1]):
                 pairs += zip(*alike)
-    left = [[node for node in nodes if not any(node in pair for pair in pairs)] for nodes in (own, other)]
-    for name in dict.fromkeys(map(_gives, left[0])):  # in another branch, or another order
-        alike = [[node for node in nodes if _gives(node) == name] for nodes in left]
-        if len(alike[0]) == len(alike[1]):
-            pairs += zip(*alike)
     return pairs
+
+
+def _alone(nodes: Sequence[ast.stmt]) -> dict[str, ast.stmt]:
+    """The statements that are there once, by their texts."""
+    texts = [ast.unparse(node) for node in nodes]
+    return {text: node for text, node in zip(texts, nodes) if texts.count(text) == 1}
+
+
+def _without(pairs: Sequence[tuple[ast.stmt, ast.stmt]], *sides: Sequence[ast.stmt]) -> list[list[ast.stmt]]:
+    paired = {*itertools.chain(*pairs)}
+    return [[node for node in nodes if node not in paired] for nodes in sides]
+
+
+def _kind_of(statement: ast.stmt) -> str:
+    return _gives(statement)[0]
 
 
 def _gives(statement: ast.stmt) -> tuple[str, ...]:
