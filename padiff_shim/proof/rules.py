@@ -508,7 +508,9 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         write=written,
         arguments=tuple(changes),
         whole=whole,
-        rewrite=with_arguments(answer.call, {name: _text(name, value) for name, value in changes.items()}),
+        rewrite=with_arguments(
+            answer.call, {name: (shown_item if name == "item" else shown)(value) for name, value in changes.items()}
+        ),
         spelled="" if answer.call.symbol or cause is not Cause.ATTRIBUTE else f"{answer.call.name}({', '.join(own)})",
     )
 
@@ -518,10 +520,6 @@ class _OwnMode:
 
     def __repr__(self) -> str:
         return "self.training"
-
-
-def _text(name: str, value: Any) -> str:
-    return shown_item(value) if name == "item" else shown(value)
 
 
 def _own_text(call: ApiCall, name: str) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
+import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -314,7 +314,6 @@ def _shapes(pair: Pair, arrow: str) -> str:
 
 # ---- Messages on weights without partner: why they have none, and which weights are near.
 
-_Thing = TypeVar("_Thing")
 REMEDY = tr(
     'layer_map={"torch layer": "paddle layer"} says which layers belong together; rules=[("name", None)] leaves weights out.'
 )
@@ -339,14 +338,14 @@ def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: C
     lines = []
     if named:
         lines.append(tr("Other shapes ({src}, {dst}):", src=mapping.src.title(), dst=mapping.dst.title()))
-        lines += _listed(named, lambda clash: f"{_shown(clash[0], src)} and {_shown(clash[1], dst)}")
+        lines += _listed((f"{_shown(first, src)} and {_shown(second, dst)}" for first, second in named), len(named))
     clashing = {id(weight) for clash in clashes for weight in clash}
     for place, (side, other) in enumerate(((src, dst), (dst, src))):
         alone = [weight for weight in left[place] if id(weight) not in clashing]
         free = [weight for weight in mapping.left[1 - place] if id(weight) not in clashing]
         if alone:
-            line = functools.partial(_alone, free=free, side=side, other=other, mapping=mapping)
-            lines += [tr("Only in the {title} model:", title=side.framework.title()), *_listed(alone, line)]
+            texts = (_shown(weight, side) + _near(weight, free, side, other, mapping) for weight in alone)
+            lines += [tr("Only in the {title} model:", title=side.framework.title()), *_listed(texts, len(alone))]
     return lines
 
 
@@ -358,10 +357,10 @@ def in_one_line(lines: Iterable[str]) -> str:
     return text
 
 
-def _listed(things: Sequence[_Thing], line: Callable[[_Thing], str]) -> list[str]:
-    """A line for each of the first things, and the number of the others."""
-    more = [tr("  and {things} more", things=len(things) - _LISTED)] if len(things) > _LISTED else []
-    return [f"  {line(thing)}" for thing in things[:_LISTED]] + more
+def _listed(lines: Iterable[str], count: int) -> list[str]:
+    """The first of so many lines, and the number of the others."""
+    more = [tr("  and {things} more", things=count - _LISTED)] if count > _LISTED else []
+    return [f"  {line}" for line in itertools.islice(lines, _LISTED)] + more
 
 
 def _clashes(mapping: Mapping) -> Iterator[tuple[Weight, Weight]]:
@@ -379,10 +378,6 @@ def _shown(weight: Weight, side: WeightSide) -> str:
     """Name and shape, and the shape in Torch's layout if it differs."""
     shape = side.canonical.get(weight.name, weight.shape)
     return f"{weight.name} {_text(weight.shape)}" + (f" (in Torch's layout {_text(shape)})" if shape != weight.shape else "")
-
-
-def _alone(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
-    return _shown(weight, side) + _near(weight, free, side, other, mapping)
 
 
 def _text(shape: Shape) -> str:
@@ -439,6 +434,8 @@ def undecided(mapping: Mapping, pairs: Sequence[Pair]) -> str:
         "To copy them as they lie: from padiff_shim.weights import as_is; rules=[(name, as_is) for name in {names}]. "
         "To transpose them: transpose in its place. Nothing was written.",
         reason=pairs[0].undecided,
-        listed="\n".join(_listed(pairs, lambda pair: f"{pair.name(mapping.src)} {_text(pair.shape(mapping.src) or ())}")),
+        listed="\n".join(
+            _listed((f"{pair.name(mapping.src)} {_text(pair.shape(mapping.src) or ())}" for pair in pairs), len(pairs))
+        ),
         names=list(dict.fromkeys(name if tree.starred(name) in others else tree.starred(name) for name in names)),
     )
