@@ -101,6 +101,12 @@ LINES = {
         "for layer in (self.q, self.k):\n    rest = x\n    x = layer(x)\n    x = x + rest\nreturn F.gelu(x)",
         alone=True,
     ),
+    "residual of an earlier line": Lines(
+        "q = self.n(q)\nrest = q\nq = F.relu(q)\nq = rest + q\nq = q + self.k(q)\nreturn q",
+        "rest = q\nq = self.n(q)\nq, h = F.relu(q), None\nq = rest + q\nh = self.k(q)\nq = q + h\nreturn q",
+        layers=("paddle.nn.LayerNorm(8)", "torch.nn.LayerNorm(8)"),
+        alone=True,
+    ),
     "relu in another place": Lines(
         "h = F.relu(self.n(q))\nreturn self.k(h) + x",
         "h = self.n(q)\nreturn F.relu(self.k(h)) + x",

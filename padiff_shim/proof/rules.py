@@ -498,6 +498,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         first, *rest = words
         text = joined(", ", [first, *rest]) if rest else first
     own = [f"{name}={_own_text(answer.call, name)}" for name in changes]
+    texts = {name: (shown_item if name == "item" else shown)(value) for name, value in changes.items()}
     return replace(
         difference,
         cause=cause,
@@ -508,9 +509,7 @@ def _of_arguments(difference: CallDifference, answer: OtherArguments, nodes: Seq
         write=written,
         arguments=tuple(changes),
         whole=whole,
-        rewrite=with_arguments(
-            answer.call, {name: (shown_item if name == "item" else shown)(value) for name, value in changes.items()}
-        ),
+        rewrite=with_arguments(answer.call, texts),
         spelled="" if answer.call.symbol or cause is not Cause.ATTRIBUTE else f"{answer.call.name}({', '.join(own)})",
     )
 
