@@ -712,12 +712,16 @@ class Capture(WithTables):
         behind = backward_node()
         if behind is None:
             place = call_site(self._until), self._layer()
-            self._places.setdefault(last_node_number(), place)  # a call that makes no node of the graph comes behind another's
+            self._remember(place)
             return (*place, False)
         in_backward = _site_in_backward()
         if in_backward is not None:
             return in_backward, "", True
         return (*(self._places.get(behind._sequence_nr()) or (call_site(self._until), "")), True)
+
+    def _remember(self, place: tuple[CallSite, str]) -> None:
+        """Keep the place of a call for its backward; one that makes no node of the graph comes behind another's."""
+        self._places.setdefault(last_node_number(), place)
 
     def _value(self, tensor: torch.Tensor) -> Value:
         """The value of a tensor: by its identity, else by its place in memory."""
