@@ -162,9 +162,9 @@ def test_in_a_forward_and_its_backward(options):
 
         def then(where):
             assert_at_rest(where)
-            before = run.substituted.get("matmul", 0)
-            assert product(), where
-            assert "layers" in options or run.substituted["matmul"] == before + 1, where
+            before, equal = run.substituted.get("matmul", 0), product()
+            # Outside layers it is Paddle's own, whose bits are Torch's on some processors alone
+            assert "layers" in options or (equal and run.substituted["matmul"] == before + 1), where
 
         interrupted(program, then)
     gc.collect()
