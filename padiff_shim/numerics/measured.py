@@ -280,6 +280,7 @@ class Formula(Quantity):
     mixed: bool = False
     of_rounded_numbers: Sequence[Callable[[], torch.Tensor | None]] = ()
     _apart: bool | None = None  # None: nobody has looked at this call
+    _numbers_move: bool = False
     _moves: dict[str, torch.Tensor] = field(default_factory=dict)
     _runs: dict[str, int] = field(default_factory=dict)
     _hosts: dict[str, Array] = field(default_factory=dict)
@@ -322,8 +323,10 @@ class Formula(Quantity):
 
     @property
     def impartial(self) -> bool:
-        """In float64 the oracle may be what Torch's kernel computes; of factorisations there are many algorithms."""
-        return self.dtype != torch.float64 and not self.normwise
+        """Not in float64, where the oracle may be what Torch's kernel computes; nor of factorisations, with their many algorithms;
+        nor where most of an error may be that of numbers which one kernel holds in float32 and the other does not.
+        """
+        return self.dtype != torch.float64 and not self.normwise and not self._numbers_move
 
     @property
     def per_sample(self) -> int:
@@ -380,6 +383,7 @@ class Formula(Quantity):
             value = rounded_value()
             if value is not None and value.shape == self.value.shape:
                 move = (value - self.value).abs().nan_to_num(0.0, math.inf)
+                self._numbers_move |= bool((move > self._moves["step"]).any())
                 self._moves["step"] = torch.maximum(self._moves["step"], move)
                 self._hosts.clear()
 

@@ -74,10 +74,20 @@ def first_update(seed):
     return []
 
 
+def few_above_zero(shape, seed):
+    """One in twenty, and zeros."""
+    rng = np.random.default_rng(seed)
+    return paddle.to_tensor((rng.standard_normal(shape).clip(0) * (rng.random(shape) < 0.1)).astype("float32"))
+
+
 CALLS = {
     "momentum near one": lambda seed: [
         F.batch_norm(2 + tensor((6, 5), seed=seed), paddle.zeros([5]), paddle.ones([5]), training=True, momentum=momentum)
         for momentum in (0.99, 0.997, 0.9999)
+    ],
+    "momentum beside short sums": lambda seed: [
+        F.batch_norm(few_above_zero((46, 16), seed), paddle.zeros([16]), paddle.ones([16]), training=True, momentum=momentum)
+        for momentum in (0.9, 0.99)
     ],
     "logits to their ends": lambda seed: [
         paddle.logit(paddle.to_tensor(np.r_[0, np.random.default_rng(seed).uniform(0.9, 1, 30), 1].astype("float32")), eps)
