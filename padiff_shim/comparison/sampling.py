@@ -11,14 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import PadiffShimError
-from ..text import logged
+from ..runlog.counts import OTHER_STEP, OVER_BUDGET, RESERVOIR, THINNED
 
 COLD = 1.35  # what a comparison costs over what its clock shows: after it the program finds cold caches (measured)
 LEAST = 0.25  # of the budget: what comparing gets where the hooks that stay cost more than all of it
-OTHER_STEP = logged("not compared: outside steps=")
-THINNED = logged("not compared: every=")
-RESERVOIR = logged("not compared: beyond first=, not drawn for the reservoir")
-OVER_BUDGET = logged("not compared: budget= is used up")
 
 
 def fraction(budget: str | float | None) -> float | None:

@@ -11,6 +11,8 @@ from ..present.annotations import Finding, Level, places_of
 from ..runlog import words
 from ..runlog.counts import (
     LAYERS,
+    LEFT_OUT,
+    NO_VERDICT,
     SECOND_UNCHECKED,
     THIRD_UNCHECKED,
     UPDATE_UNCHECKED,
@@ -38,6 +40,8 @@ _SAYS = {
 }
 LAYERS_SHOWN, OPS, FINDINGS, ROUNDING, TIES = 12, 20, 10, 5, 5  # rows
 _QUIET = (Verdict.EQUAL, Verdict.ROUNDING, Verdict.TIE)
+_BESIDE_CALLS = (SECOND_UNCHECKED, THIRD_UNCHECKED, WRITE_UNCHECKED)  # reasons that do not speak of a call's own results
+_SAID_OTHERWISE = {*_BESIDE_CALLS, *LEFT_OUT, NO_VERDICT, UPDATE_UNCHECKED}
 
 
 def share(part: int, whole: int) -> str:
@@ -195,7 +199,7 @@ def _scope(coverage: Mapping[str, Any], *, brief: bool = False) -> str:
     ``brief``: not how many of the judged ones were updates.
     """
     calls, judged, idle = coverage.get("float_calls", 0), coverage.get("checked_calls", 0), coverage.get("idle")
-    parts = []
+    parts, missing = [], _not_judged(coverage, brief=brief)
     if idle:
         stretches = coverage.get("stretches", 0)
         calls = coverage.get("estimated_calls", calls)
@@ -204,21 +208,37 @@ def _scope(coverage: Mapping[str, Any], *, brief: bool = False) -> str:
             parts = [tr("{judged:,} of {calls} ({share})", judged=judged, calls=about, share=share(judged, calls))]
     elif calls and judged == calls:
         parts = [tr("all {calls}", calls=many(calls, "float call")) if calls > 1 else tr("the one float call")]
+    elif calls and brief and missing:
+        parts = [tr("{judged:,} of {calls}", judged=judged, calls=many(calls, "float call"))]
     elif calls:
         parts = [tr("{judged:,} of {calls} ({share})", judged=judged, calls=many(calls, "float call"), share=share(judged, calls))]
     unseen = coverage.get("unchecked") or {}
     parts += [
         joined(" ", (from_log(reason), tr("of {calls}", calls=many(unseen[reason], "call"))))
-        for reason in (SECOND_UNCHECKED, THIRD_UNCHECKED, WRITE_UNCHECKED)
+        for reason in _BESIDE_CALLS
         if unseen.get(reason)
     ]
     if (updates := coverage.get("updates")) and not brief:
         parts.append(tr("{updates} of optimizers are among them", updates=many(updates, "update")))
-    if updates := unseen.get(UPDATE_UNCHECKED):
-        parts.append(tr("not judged: {updates} of optimizers", updates=many(updates, "update")))
+    if missing:
+        parts.append(tr("not judged: {missing}", missing=joined(", ", missing)))
     if idle:
         parts.append(tr("for budget= comparison paused in {idle:,} of {all:,} stretches of the program", idle=idle, all=stretches))
     return joined("; ", parts)
+
+
+def _not_judged(coverage: Mapping[str, Any], *, brief: bool) -> list[str]:
+    """The commonest ops with calls that got no verdict, where others did, each with their number; and updates of optimizers."""
+    by_op, most = Counter[str](), 1 if brief else 3
+    for op, reasons in (coverage.get("unchecked_ops") or {}).items() if coverage.get("checked_calls") else ():
+        by_op[op] += sum(calls for reason, calls in reasons.items() if reason not in _SAID_OTHERWISE)
+    ops = [(op, calls) for op, calls in by_op.most_common() if calls]
+    named = [shown(op) if brief else tr("{calls:,} of {op}", calls=calls, op=shown(op)) for op, calls in ops[:most]]
+    named += ["..."] * (len(ops) > most)
+    if updates := (coverage.get("unchecked") or {}).get(UPDATE_UNCHECKED):
+        updated = many(updates, "update")
+        named.append(updated if brief and ops else tr("{updates} of optimizers", updates=updated))
+    return named
 
 
 def _accusation(finding: LineFinding, *, brief: bool = False, layer: bool = True) -> str:

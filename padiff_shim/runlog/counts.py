@@ -109,6 +109,11 @@ NO_VERDICT = logged("compared, but no verdict could be given (UNVERIFIED)")
 SECOND_UNCHECKED, THIRD_UNCHECKED = logged("not checked: second derivative"), logged("not checked: third derivative")
 UPDATE_UNCHECKED = logged("optimizer update, runs on Paddle's kernel")
 WRITE_UNCHECKED = logged("not checked: gradient of what is written into a tensor")
+OTHER_STEP = logged("not compared: outside steps=")
+THINNED = logged("not compared: every=")
+RESERVOIR = logged("not compared: beyond first=, not drawn for the reservoir")
+OVER_BUDGET = logged("not compared: budget= is used up")
+LEFT_OUT = (OTHER_STEP, THINNED, RESERVOIR, OVER_BUDGET)  # by what the caller asked for
 RECOMPUTED = logged("recompute(use_reentrant=False): a block runs twice, as natively, but what it keeps stays in memory")
 REDRAWN = logged("recompute(preserve_rng_state=False) drew other numbers: gradients differ from native ones.")
 OTHER_NAMES = "(others)"

@@ -21,7 +21,10 @@ WORDS = {
     "pytest": ["-m", "pytest", "-p", "no:randomly", "-p", "padiff_shim.pytest_plugin"],
 }
 # From here on a line, and the lines up to the next omission, say what depends on the processor: whose sums are rounded how.
-DEPENDS = re.compile(r"rounding|舍入|\b(ROUNDING|EQUAL)\b")
+DEPENDS = re.compile(
+    r"No wrong kernel found|未发现出错的内核|(?<=CODE_CORRECT: )(bit for bit on Torch's kernels|在 Torch 的内核上)|rounding|舍入"
+    r"|\b(ROUNDING|EQUAL)\b"
+)
 MEASURED = re.compile(r"units|entry points|threads")  # whole numbers of such lines are no part of what is promised
 NUMBER = r"(?<!\w)\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?!\w)"
 

@@ -8,8 +8,9 @@ from encoder import model, randn
 
 import padiff_shim
 from padiff_shim.comparison import plan
-from padiff_shim.comparison.sampling import COLD, OVER_BUDGET, Sampling
+from padiff_shim.comparison.sampling import COLD, Sampling
 from padiff_shim.intercept import entry_points
+from padiff_shim.runlog.counts import OVER_BUDGET
 
 pytestmark = [pytest.mark.usefixtures("undone"), pytest.mark.compat]
 
