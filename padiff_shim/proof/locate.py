@@ -450,8 +450,7 @@ class _MistakeSearch:
             refused.add(change)
             return 0
         if outcome is None:
-            programs = [[*map(ast.dump, each)] for each in statements_of(change)] if isinstance(change, Patch) else [[""], []]
-            return 0 if programs[0] == programs[1] else UNTRIED  # equal as with brackets more
+            return 0 if isinstance(change, Patch) and _same_program(change) else UNTRIED
         matching = Matching(self._original.trace, outcome.trace, self._tolerance)
         after = _agreeing(matching, self._original, outcome)
         rest = self._differ(outcome, forward=forward)
@@ -884,6 +883,12 @@ _SLACK = 8.0  # times the effect of one rounding error of float32 at each call t
 _ENTRY = 4.0  # unit roundoffs of an entry, and of the position whose sine it is
 _HELD = 1.02  # times the effect of the largest rounding error of 16 bits
 _WAVE = 2.0  # no sine or cosine is larger, scaled ones included
+
+
+def _same_program(patch: Patch) -> bool:
+    """Whether other lines are the same program, as with brackets more."""
+    before, after = (list(map(ast.dump, statements)) for statements in statements_of(patch))
+    return before == after
 
 
 @dataclass
