@@ -702,10 +702,11 @@ def _with_line(earlier: CallDifference, other: CallDifference, *, turned: bool) 
 
 def dropout_scales(differences: Differences, evidence: Evidence) -> Differences:
     """Drops the difference of a dropout's divisor where its mask differs by the same share."""
-    calls = [difference.port for difference in differences]
-    masks = {(call.site, call.layer, call.attributes.get("p")) for call in calls if call and call.name == "bernoulli"}
-    scales = [call and call.name == "div" and (call.site, call.layer, call.attributes.get("other")) in masks for call in calls]
-    return [difference for difference, is_scale in zip(differences, scales) if not is_scale]
+    calls = [difference.port for difference in differences if difference.port]
+    masks = {(call.site, call.layer, call.attributes.get("p")) for call in calls if call.name == "bernoulli"}
+    divisors = [call for call in calls if call.name == "div"]
+    scales = [call for call in divisors if (call.site, call.layer, call.attributes.get("other")) in masks]
+    return [difference for difference in differences if not any(difference.port is scale for scale in scales)]
 
 
 def expressions(differences: Differences, evidence: Evidence) -> Differences:

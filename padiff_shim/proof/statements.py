@@ -279,8 +279,11 @@ def _paired(own: list[ast.stmt], other: list[ast.stmt]) -> list[tuple[ast.stmt, 
     blocks = difflib.SequenceMatcher(None, names, expected, autojunk=False).get_opcodes()
     between = list[list[list[ast.stmt]]]()
     for tag, begin, end, first, last in blocks:
-        between += [[left[0][begin:end], left[1][first:last]]] if tag == "replace" else []
-        pairs += zip(left[0][begin:end], left[1][first:last]) if tag == "equal" else []
+        block = [left[0][begin:end], left[1][first:last]]
+        if tag == "equal":
+            pairs += zip(*block)
+        elif tag == "replace":
+            between.append(block)
     for of, sides in [(_gives, left), *((_kind_of, sides) for sides in between)]:  # in another branch, or another order
         sides = _without(pairs, *sides)
         for each in dict.fromkeys(map(of, sides[0])):

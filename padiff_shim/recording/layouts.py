@@ -154,9 +154,14 @@ class RankLayout:
         whole = {name: weight for weights in other.weights_of_ranks().values() for name, weight in weights.items()}
         return numbers_of(self.weights_of_ranks(), whole, stages if alone else None)
 
-    def rename(self, numbers: dict[int, Numbers] | None = None, layers: dict[str, str] | None = None) -> None:
-        """Count layers as the whole model does, or have the other run's names of ``layers``."""
-        self._numbers, self._renamed = numbers or self._numbers, layers or {}
+    def renumber(self, numbers: dict[int, Numbers]) -> None:
+        """Count the layers of each rank as the whole model does."""
+        self._numbers = numbers
+        self._paths.clear()
+
+    def rename(self, layers: dict[str, str]) -> None:
+        """Take over the other run's names of layers that differ from them by one layer around it."""
+        self._renamed = layers
         self._paths.clear()
 
     def settle(self) -> None:
@@ -304,9 +309,9 @@ def lay_out(a: RankLayout, b: RankLayout) -> None:
     both = (a, b), (b, a)
     for run, other, numbers in [(run, other, run.numbers(other)) for run, other in both]:
         run.turned = run.framework == "torch" and other.framework == "paddle"
-        run.rename(numbers)
+        run.renumber(numbers)
     names = [[name for weights in run.weights_of_ranks().values() for name in weights] for run in (a, b)]
-    a.rename(layers=wrapped(*names))
+    a.rename(wrapped(*names))
     for run in (a, b):
         run.settle()
     for run, other in both:

@@ -196,7 +196,7 @@ def _names(counts: Counts) -> str:
 def _scope(coverage: Mapping[str, Any], *, brief: bool = False) -> str:
     """How many calls were judged, of how many; with a budget, in how much of the program. "" of no calls at all.
 
-    ``brief``: not how many of the judged ones were updates.
+    ``brief``: without their share where others are named, and without how many of them were updates.
     """
     calls, judged, idle = coverage.get("float_calls", 0), coverage.get("checked_calls", 0), coverage.get("idle")
     parts, missing = [], _not_judged(coverage, brief=brief)

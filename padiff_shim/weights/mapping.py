@@ -344,7 +344,7 @@ def without_partner(mapping: Mapping, src: WeightSide, dst: WeightSide, names: C
         alone = [weight for weight in left[place] if id(weight) not in clashing]
         free = [weight for weight in mapping.left[1 - place] if id(weight) not in clashing]
         if alone:
-            texts = (_shown(weight, side) + _near(weight, free, side, other, mapping) for weight in alone)
+            texts = (_shown(weight, side) + _likely_partners(weight, free, side, other, mapping) for weight in alone)
             lines += [tr("Only in the {title} model:", title=side.framework.title()), *_listed(texts, len(alone))]
     return lines
 
@@ -384,22 +384,22 @@ def _text(shape: Shape) -> str:
     return str(list(shape))
 
 
-def _near(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
-    """The likely partner of a weight: a free one of its shape, one in its layer's partner, or one of a similar name."""
+def _likely_partners(weight: Weight, free: list[Weight], side: WeightSide, other: WeightSide, mapping: Mapping) -> str:
+    """The end of a line on a weight: free weights of its shape, or its layer's partner, or weights with similar names."""
     size = sorted(weight.shape)
     fitting = [
         candidate for candidate in free if sorted(candidate.shape) == size or math.prod(candidate.shape) == math.prod(weight.shape)
     ]
     if fitting:
-        near = _nearest(weight.name, [candidate.name for candidate in fitting]) or [candidate.name for candidate in fitting[:3]]
-        return tr(": of this shape and free: {near}", near=", ".join(near))
+        names = [candidate.name for candidate in fitting]
+        return tr(": of this shape and free: {near}", near=", ".join(_nearest(weight.name, names) or names[:3]))
     layers = mapping.layers_of(side.framework)
     layer = tree.parent(weight.name)
     if layer in layers and layer:
         return tr(": its layer's partner, {layers}, has no weight for it", layers=layers[layer])
-    near = _nearest(weight.name, list(other.weights))
-    known = {candidate.name for candidate in free}
-    words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in known else 'taken'})" for name in near[:2]]
+    similar_names = _nearest(weight.name, list(other.weights))[:2]
+    free_names = {candidate.name for candidate in free}
+    words = [f"{name} {_text(other.weights[name].shape)} ({'free' if name in free_names else 'taken'})" for name in similar_names]
     return tr(": nearest in name: {words}", words=", ".join(words)) if words else ""
 
 
